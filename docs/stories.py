@@ -15,6 +15,7 @@ STORIES = (
     "plot_background.py",
     "plot_survival.py",
     "plot_cohorts.py",
+    "plot_comparisons.py",
     "plot_owen_values.py",
     "plot_interactions.py",
     "plot_partial_dependence.py",

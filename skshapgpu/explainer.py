@@ -254,9 +254,13 @@ class TreeExplainer(ExplainerCalls):
     ----------
     model : fitted model, str, path, bytes or TreeExplainer
         A fitted model of scikit-learn, XGBoost, LightGBM, CatBoost, treelite, ONNX, Spark ML, cuML, NGBoost,
-        scikit-survival or quantile-forest, or of a class with a registered adapter. Of a ``Pipeline``, the
-        last step is explained, in terms of the columns that it receives, and copies of the other steps
-        transform X. Of a fitted search, ``best_estimator_`` is explained; docs/models.md lists all wrappers.
+        scikit-survival, quantile-forest, GPBoost, imbalanced-learn, PyOD, scikit-optimize, EconML or
+        CausalML, or of a class with a registered adapter. Of a ``Pipeline``, the last step is explained, in
+        terms of the columns that it receives, and copies of the other steps transform X. Of a fitted search,
+        ``best_estimator_`` is explained; docs/models.md lists all wrappers.
+
+        Or a tree of scikit-learn without its estimator, ``tree_``, or a dictionary of trees, in the form in
+        which shap takes them: see docs/models.md.
 
         Or a model file: its path or URL, such as "s3://bucket/model.ubj", or its content as bytes.
 

@@ -213,6 +213,22 @@ class Splitter(Protocol):
     def get_n_splits(self) -> Callable[..., Any]: ...
 
 
+class ArrowStream(Protocol):
+    """Table that offers its rows as a stream of Arrow, such as a relation of DuckDB or a table of Ibis."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+
+
+class Adapted(Protocol):
+    """Model that an adapter has read, such as a sum of models."""
+
+    @property
+    def ensemble(self) -> Any: ...
+
+    @property
+    def schema(self) -> Any: ...
+
+
 class ArrowSource(Protocol):
     """Dataset, table or reader of record batches of PyArrow."""
 
@@ -223,12 +239,24 @@ class ArrowSource(Protocol):
 #: The path or the URL of a file or a folder.
 PathOrUrl = str | os.PathLike[str]
 
-#: A fitted model, a model file, an explainer, or an explainer file.
-Model = Estimator | Explaining | Frozen | SparkModel | OnnxModel | TreeliteModel | PathOrUrl | bytes
+#: A fitted model, a dictionary of trees, a model file, an explainer, or an explainer file.
+Model = (
+    Estimator
+    | Explaining
+    | Frozen
+    | SparkModel
+    | OnnxModel
+    | TreeliteModel
+    | Adapted
+    | dict[str, Any]
+    | PathOrUrl
+    | bytes
+)
 
-#: Rows: an array, a sparse matrix, a data frame, a library's container of rows, or a list of rows.
+#: Rows: an array, a sparse matrix, a data frame, a stream of Arrow, a library's container, or a list of rows.
 Table = (
     TwoDimensional
+    | ArrowStream
     | Exporting
     | CudaArray
     | SparseMatrix

@@ -27,6 +27,7 @@ from .._rows import gpu_arrays
 from .._rows.background import normalized_weights
 from .._rows.inputs import HostRows, Reader
 from .._rows.origins import Origins
+from .._rows.tables import collected
 from ..adapters.ensemble import attributes_of
 from ..adapters.schema import AdaptedModel
 from ..explainer import model_of
@@ -91,6 +92,7 @@ class Computation:
         require_resolved(adapted.ensemble, half_ranges(adapted.ensemble))
         link = link_of(adapted, model_output, all_outputs=False, interventional=True)
         reader = Reader(steps, adapted)
+        X = collected(X)
         rows = reader.read_on_host(X)
         weights = normalized_weights(sample_weight, rows, "X", "sample_weight")
         names = rows.names or reader.default_names

@@ -30,7 +30,7 @@ from .._common.types import OPTION_LINES, AlgorithmName, CrossValidation, Table,
 from .._engine.options import Options
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
-from .._rows.tables import n_rows_of, select, table
+from .._rows.tables import collected, n_rows_of, select, table
 from .._versions import __version__
 from ..adapters.wrappers import nest
 from ..errors import UnsupportedModelError
@@ -138,6 +138,7 @@ class ExplainingTransformer(
             The transformer itself.
         """
         self._check_options()
+        X = collected(X)
         y = self._check_training(X, y)
         self._fit(X, y, self._routed("fit", params))
         return self
@@ -161,6 +162,7 @@ class ExplainingTransformer(
         array, or data frame after ``set_output``
             See :meth:`transform`; with ``cv``, the values differ from those of ``transform``.
         """
+        X = collected(X)
         if self.cv is None:
             return super().fit_transform(X, y, **params)
         self._check_options()
@@ -346,6 +348,7 @@ class ExplainingTransformer(
     def _for_model(self, X: Any) -> Any:
         """Return X for a method of the model, after checks that some libraries do not make."""
         check_is_fitted(self)
+        X = collected(X)
         if not self.explainer_._reader.steps:
             if isinstance(X, np.ndarray):
                 table(X)  # rejects a single row without its second axis
@@ -354,7 +357,7 @@ class ExplainingTransformer(
 
     def _as_table(self, X: Any) -> Any:
         """Return X as an array or data frame, unless it is on a GPU or the steps of a pipeline read it."""
-        return X if self.explainer_._reader.steps or on_gpu(X) else table(X)
+        return collected(X) if self.explainer_._reader.steps or on_gpu(X) else table(X)
 
     def _input_names(self, input_features: Any = None) -> Any:
         """Return the checked names of the columns of X; None if X is a list of strings, without columns."""

@@ -26,7 +26,7 @@ from .._engine.options import Options
 from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
 from .._rows.pipelines import Prepared, steps_before
-from .._rows.tables import n_rows_of, require_same_rows, row_labels, select
+from .._rows.tables import collected, n_rows_of, require_same_rows, row_labels, select
 from ..adapters import adapt
 from ..adapters.schema import pair_names
 from ..adapters.wrappers import is_self_training, nest
@@ -150,7 +150,7 @@ def cross_val_explain(
         raise TypeError(
             "X is on a GPU, where its rows cannot be merged after the splits: copy it to the host"
         )
-    X, y = indexable(X, y)
+    X, y = indexable(collected(X), y)
     results, splits = explained_splits(
         estimator,
         X,
@@ -171,15 +171,15 @@ def cross_val_explain(
         del results["indices"]
     n_rows = n_rows_of(X)
     fold = _fold(tests, n_rows)
-    collected: OutOfFold | None = None
+    merged: OutOfFold | None = None
     for number, split in enumerate(splits):
         if split.explanation is not None:
-            if collected is None:
-                collected = OutOfFold(n_rows, len(tests), fold.ndim > 1, split)
-            collected.add(number, split)
-    if collected is None:
+            if merged is None:
+                merged = OutOfFold(n_rows, len(tests), fold.ndim > 1, split)
+            merged.add(number, split)
+    if merged is None:
         raise ValueError("no split could be explained: the warnings say why")
-    return results | {"fold": fold} | collected.results(X)
+    return results | {"fold": fold} | merged.results(X)
 
 
 def explained_splits(

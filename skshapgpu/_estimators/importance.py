@@ -18,7 +18,7 @@ from .._explanations.grouping import require_sum_by
 from .._explanations.values import Explanation
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import summed_by_column
-from .._rows.tables import names_of
+from .._rows.tables import collected, names_of
 from ..explainer import TreeExplainer
 from .cross_validation import explained_splits, explainer_options
 from .out_of_fold import Split, aligned, merged_names
@@ -192,7 +192,7 @@ def find_importances(
     """
     require_one_of("aggregation", aggregation, tuple(_AGGREGATIONS))
     require_sum_by(sum_by)
-    aggregate = _AGGREGATIONS[aggregation]
+    aggregate, X = _AGGREGATIONS[aggregation], collected(X)
     if cv is None:
         if groups is not None or params is not None:
             raise ValueError(

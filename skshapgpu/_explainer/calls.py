@@ -44,6 +44,7 @@ from .._rows import gpu_arrays
 from .._rows.given_arrays import results_view
 from .._rows.inputs import HostRows
 from .._rows.rows import Rows
+from .._rows.tables import collected
 from .compiled_explainer import CompiledExplainer
 
 _VALUE_KINDS = {index: Kind(1, index) for index in VALUE_INDICES}
@@ -207,6 +208,7 @@ class ExplainerCalls(CompiledExplainer):
     def _explain(self, X: Any, y: Any, kind: Kind, progress: Any) -> Explanation:
         """Do the work of :meth:`explain`."""
         start = perf_counter()
+        X = collected(X)
         rows = self._read(X, kind, kind.values_name)
         labels = self._read_labels(y, rows)
         values, run = execute(self._compiled, rows, kind, shap_values, labels, progress)
@@ -281,6 +283,7 @@ class ExplainerCalls(CompiledExplainer):
     def _explain_interactions(self, X: Any, request: Request, progress: Any) -> InteractionExplanation:
         """Do the work of :meth:`explain_interactions`."""
         start = perf_counter()
+        X = collected(X)
         rows = self._read(X, request.kind, request.title)
         positions = None
         if request.form == "listed":
@@ -340,6 +343,7 @@ class ExplainerCalls(CompiledExplainer):
         """
         if check_additivity is not None:
             require_bool("check_additivity", check_additivity)
+        X = collected(X)
         rows = self._read(X, SHAP_VALUES)
         labels = self._read_labels(y, rows)
         output = self._core_view(out, rows, 1, labels)
@@ -371,6 +375,7 @@ class ExplainerCalls(CompiledExplainer):
         array of float32 or float64, shape (n_rows, n_features, n_features[, n_outputs])
             SHAP interaction values: an array of NumPy, or of the library of X if X is on a GPU; or ``out``.
         """
+        X = collected(X)
         rows = self._read(X, MATRICES.kind, MATRICES.title)
         work = partial(interaction_matrices, out=self._core_view(out, rows, 2))
         matrices, _ = execute(self._compiled, rows, MATRICES.kind, work)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,38 @@ _TILE_ROWS = 512
 def require_arrow() -> Any:
     """Return the module pyarrow; raise ``ImportError``, which says how to install it, if it is missing."""
     return import_for("record batches and files of them need pyarrow", "pyarrow", "pyarrow")
+
+
+def stream_reader(stream: Any, argument: str = "X") -> Any:
+    """Return a reader of the record batches that an object exports as a stream, which may be only once.
+
+    Raise ``ImportError`` if PyArrow is missing, and ``ValueError`` if the object cannot be read. ``argument``
+    is its name in messages.
+    """
+    what = f"{argument} is a {type(stream).__module__.partition('.')[0]}.{type(stream).__qualname__}, which"
+    arrow = import_for(f"{what} is read by PyArrow", "pyarrow", "pyarrow")
+    with _named_errors(what):
+        return arrow.RecordBatchReader.from_stream(stream)
+
+
+def table_of_stream(stream: Any) -> Any:
+    """Return the rows of :func:`stream_reader` as a table."""
+    reader = stream_reader(stream)
+    with _named_errors("X"):  # rows are often computed only now
+        return reader.read_all()
+
+
+@contextmanager
+def _named_errors(what: str) -> Iterator[None]:
+    """Raise errors of any library as ``ValueError``, with the name of the object that is read."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        if "non-struct type" in str(error):
+            raise ValueError(f"{what} is a single column: pass a table with named columns") from error
+        raise ValueError(f"{what} cannot be read: {type(error).__name__}: {error}") from error
 
 
 def is_text(kind: Any) -> bool:

@@ -33,7 +33,7 @@ from .in_place import any_may_write
 from .origins import Origins, origins_of, with_data
 from .pipelines import Prepared, names_behind, prepare, prepare_on_gpu, takes_arrays, unique
 from .real_numbers import is_long, require_real
-from .tables import HostTable, names_of, open_table, row_labels
+from .tables import HostTable, collected, names_of, open_table, row_labels, select
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
@@ -76,6 +76,7 @@ class Reader:
         """
         if not self.steps:
             return self._read(X, argument)
+        X = collected(X)
         if self._fixed_columns:
             self.require_fixed_columns(names_of(X.original if isinstance(X, Prepared) else X), argument)
         prepared = X if isinstance(X, Prepared) else prepare(self.steps, X, self._steps_may_write)
@@ -315,8 +316,14 @@ class HostRows:
             return not sp.issparse(self.data) and self.data.dtype not in (_FLOAT32, _FLOAT64)
         if not self._schema.frames_are_arrays:
             return False
+        data = self.data[:0]
+        if self._schema.n_categorical and self._frame is not None:  # codes replace the categories
+            columns = np.setdiff1d(np.arange(data.shape[1]), list(self._frame.coded_columns))
+            if not len(columns):
+                return True
+            data = select(self.data, slice(0, 0), columns)
         array = check_array(
-            self.data[:0], accept_sparse=True, dtype=None, ensure_all_finite=False, ensure_min_samples=0
+            data, accept_sparse=True, dtype=None, ensure_all_finite=False, ensure_min_samples=0
         )
         return array.dtype not in (_FLOAT32, _FLOAT64)
 
@@ -482,11 +489,11 @@ def read(
     """Check the kind, the shape and the names of X.
 
     X may be an array of NumPy, of any order and any real dtype, or of objects that are numbers; a nested
-    sequence; a sparse matrix or array of SciPy; a data frame of pandas or polars; a table of PyArrow; or a
-    DMatrix of XGBoost, a Dataset of LightGBM or a Pool of CatBoost if it holds all numbers. ``x_dtype`` is
-    the precision in which the model's library reads X. ``tested`` are the columns that trees test, ascending;
-    with None, :meth:`HostRows.chunk` always returns all columns. ``seen`` keeps the names and categories of
-    a model for later calls; None: for no other call.
+    sequence; a sparse matrix or array of SciPy; a data frame of pandas or polars; a table of PyArrow; another
+    table that exports a stream of Arrow; or a DMatrix of XGBoost, a Dataset of LightGBM or a Pool of CatBoost
+    if it holds all numbers. ``x_dtype`` is the precision in which the model's library reads X. ``tested`` are
+    the columns that trees test, ascending; with None, :meth:`HostRows.chunk` always returns all columns.
+    ``seen`` keeps the names and categories of a model for later calls; None: for no other call.
 
     Raise ``ValueError`` if X is not two-dimensional, is complex, or holds strings where the model expects
     numbers, or the number or the names of its columns are not those of the model. Raise ``TypeError`` if X

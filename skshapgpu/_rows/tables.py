@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from .arrow import table_of_stream
 from .containers import refuse, rows_of_container
 from .gpu_arrays import copied_to_host, on_gpu, to_host
 
@@ -93,6 +94,26 @@ def package_of(X: Any) -> str | None:
     return None
 
 
+def is_stream(X: Any) -> bool:
+    """Return whether X is a table that only offers its rows as a stream of Arrow.
+
+    Such are relations of DuckDB, tables of Ibis and readers of record batches of PyArrow. Series
+    and the data frames of :data:`_FRAME_CLASSES` may export streams, too, but are read by their own methods.
+    """
+    if type(X) is np.ndarray or not hasattr(type(X), "__arrow_c_stream__"):
+        return False
+    return type(X).__name__ != "Series" and package_of(X) is None
+
+
+def collected(X: Any) -> Any:
+    """Return the rows of a stream as a table of PyArrow, and any other X as it is.
+
+    Functions that read X more than once call this function first, because a stream may offer its rows only
+    once. Raise errors as :func:`.arrow.stream_reader` does.
+    """
+    return table_of_stream(X) if is_stream(X) else X
+
+
 class HostTable(NamedTuple):
     """X from the host as one table."""
 
@@ -126,6 +147,7 @@ def table(X: Any) -> Any:
     if type(X) is not np.ndarray:
         if on_gpu(X):
             raise TypeError("X is on a GPU, which this function does not support: copy it to the host")
+        X = collected(X)
         package = package_of(X)
         if package == "pyarrow" and not hasattr(X, "to_batches"):
             return sys.modules["pyarrow"].Table.from_batches([X])

@@ -202,6 +202,8 @@ def _explained_part(model: Any, trees: Any) -> Any:
     So it does for the wrappers of XGBoost, which predict with these rounds. ``tree_limit`` counts the trees
     of all outputs.
     """
+    if isinstance(model, dict):
+        raise NotImplementedError("a dictionary of trees does not say how many columns X has")
     if trees.model_type != "xgboost" or model is not trees.original_model or trees.tree_limit is None:
         return model
     missing = getattr(trees, "_xgb_dmatrix_props", {}).get("missing", np.nan)

@@ -11,13 +11,16 @@ import importlib
 import os
 from collections.abc import Callable
 from types import FunctionType, MethodType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import UnsupportedModelError
 from .ensemble import Ensemble, Tree
 from .schema import AdaptedModel, Column, ColumnEncoder, DerivedColumns, InputSchema
 
-#: Names for code that defines an adapter. :func:`register_adapter` can also be imported from ``skshapgpu``.
+if TYPE_CHECKING:
+    from .combined import sum_of_models
+
+#: Names for code that defines an adapter or adds up models. :func:`register_adapter` is in skshapgpu, too.
 __all__ = [
     "AdaptedModel",
     "Column",
@@ -27,6 +30,7 @@ __all__ = [
     "InputSchema",
     "Tree",
     "register_adapter",
+    "sum_of_models",
 ]
 
 
@@ -48,6 +52,12 @@ FAMILIES = {
     "ngboost": Family("ngboost", "ngboost"),
     "sksurv": Family("sksurv", "scikit-survival"),
     "quantile_forest": Family("quantile_forest", "quantile-forest"),
+    "imblearn": Family("imbalanced_learn", "imbalanced-learn"),
+    "econml": Family("econml", "econml"),
+    "causalml": Family("causalml", "causalml"),
+    "gpboost": Family("gpboost", "gpboost"),
+    "pyod": Family("pyod", "pyod"),
+    "skopt": Family("scikit_optimize", "scikit-optimize"),
     "onnx": Family("onnx.model", "onnx"),
     "pyspark": Family("spark_ml.model", "pyspark"),
 }
@@ -85,6 +95,13 @@ def register_adapter(class_path: str, adapter: Callable[[Any], AdaptedModel]) ->
     _REGISTERED[class_path] = adapter
 
 
+def __getattr__(name: str) -> Any:
+    """Import the function for sums of models, which imports the adapters that it needs, at its first use."""
+    if name == "sum_of_models":
+        return importlib.import_module("skshapgpu.adapters.combined").sum_of_models
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def registered(model: Any) -> Callable[[Any], AdaptedModel] | None:
     """Return the adapter registered for a model's class or one of its base classes, or None."""
     paths = (f"{base.__module__}.{base.__qualname__}" for base in type(model).__mro__)
@@ -92,7 +109,7 @@ def registered(model: Any) -> Callable[[Any], AdaptedModel] | None:
 
 
 def adapt(model: Any) -> AdaptedModel:
-    """Read a fitted model of any known family, or the path or the content of a model file.
+    """Read a fitted model of any known family, a dictionary of trees, or the path or content of a model file.
 
     An :class:`~skshapgpu.adapters.AdaptedModel` is returned unchanged.
 
@@ -106,6 +123,8 @@ def adapt(model: Any) -> AdaptedModel:
         return importlib.import_module("skshapgpu.adapters.files").adapt(model)
     if isinstance(model, AdaptedModel):
         return model
+    if isinstance(model, dict) and "trees" in model:
+        return importlib.import_module("skshapgpu.adapters.tree_dictionary").adapt(model)
     if isinstance(model, type):
         raise TypeError(f"expected a fitted model, got the class {model.__name__}; pass an instance")
     adapter = registered(model)

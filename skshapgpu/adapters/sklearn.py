@@ -9,6 +9,7 @@ decision trees, forests, bagging of trees  ``predict``, or ``predict_proba``
                                            inverse link (log link: poisson and gamma loss)
 ``IsolationForest``                        average path length E, as shap explains it;
                                            ``score_samples`` is ``-2 ** (-E / c)``
+``tree_`` of a tree, without estimator     ``Tree.predict``: see ``sklearn_raw_tree.py``
 =========================================  ====================================================
 
 A binary classifier has one output, its positive class ``classes_[1]``; a classifier of three or
@@ -33,10 +34,11 @@ import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.ensemble._iforest import _average_path_length
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.tree._tree import Tree as SklearnTree
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import UnsupportedModelError
-from . import sklearn_ensembles
+from . import sklearn_ensembles, sklearn_raw_tree
 from ._known import require_known
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble, Tree
@@ -48,7 +50,7 @@ from .schema import (
     pair_names,
     predictions_of_mean,
 )
-from .sklearn_trees import accepts_nan, input_schema, read_tree, require_trees
+from .sklearn_trees import accepts_nan, input_schema, read_tree, require_all_members, require_trees
 
 #: Criteria of trees that are squared errors.
 _SQUARED_ERRORS = ("squared_error", "friedman_mse")
@@ -147,15 +149,18 @@ def _all_numbers(values: np.ndarray) -> bool:
     return all(isinstance(value, Real) for value in values.tolist())
 
 
-def adapt(model: Any) -> AdaptedModel:
+def adapt(model: Any, package: str = "sklearn") -> AdaptedModel:
     """Read a fitted model of scikit-learn, or of a subclass that predicts in the same way.
 
     It is the final model itself: pipelines, searches and ``FrozenEstimator`` have been unwrapped before. Its
-    margin depends on the class of the model: see the table at the top of this module. Raise
-    ``UnsupportedModelError`` if the model, or one of its options, cannot be explained exactly;
+    margin depends on the class of the model: see the table at the top of this module. Classes of ``package``
+    may define methods that predict, if the results are the same. Raise ``UnsupportedModelError`` if the
+    model, or one of its options, cannot be explained exactly;
     ``NotFittedError`` if the model is not fitted; ``ValueError`` if the model was modified and is no longer a
     valid ensemble of trees.
     """
+    if isinstance(model, SklearnTree):
+        return sklearn_raw_tree.adapt(model)
     name = type(model).__name__
     bases = [base.__name__ for base in type(model).__mro__ if base.__module__.partition(".")[0] == "sklearn"]
     for base in bases:
@@ -174,7 +179,7 @@ def adapt(model: Any) -> AdaptedModel:
         raise UnsupportedModelError(f"cannot explain a {name}: {reason}")
     fitted, read = readers[0]
     check_is_fitted(model, fitted)
-    require_own_predictions(model, "sklearn")
+    require_own_predictions(model, package)
     try:
         return read(model)
     except (LookupError, OverflowError) as error:
@@ -248,12 +253,7 @@ def _forest(model: Any) -> AdaptedModel:
 
 
 def _bagging(model: Any) -> AdaptedModel:
-    n_fitted, n_listed = len(model.estimators_), len(model.estimators_features_)
-    if not n_fitted == n_listed == model.n_estimators:
-        raise UnsupportedModelError(
-            f"this {type(model).__name__} has {n_fitted} estimators_ and {n_listed} estimators_features_ for "
-            f"n_estimators={model.n_estimators}: train it anew, or cut all three to the same length"
-        )
+    require_all_members(model)
     if not all(isinstance(e, (DecisionTreeClassifier, DecisionTreeRegressor)) for e in model.estimators_):
         return sklearn_ensembles.bagging(model)
     return _mean_of_trees(model, model.estimators_, model.estimators_features_)

@@ -90,9 +90,15 @@ def _fitted_member(name: str, estimator: Any) -> _Fitted:
         ) from error
 
 
+def adapted_member(name: str, estimator: Any) -> AdaptedModel:
+    """Return a member of a sum that messages call ``name``; raise errors as :func:`adapt` does."""
+    return _fitted_member(name, estimator).model
+
+
 def _steps(pipeline: Pipeline) -> list[Any]:
-    """Return the steps of a pipeline that transform X."""
-    return [step for _, step in pipeline.steps[:-1] if not (step is None or isinstance(step, str))]
+    """Return the steps of a pipeline that transform X; samplers of imbalanced-learn act in training only."""
+    steps = [step for _, step in pipeline.steps[:-1] if not (step is None or isinstance(step, str))]
+    return [step for step in steps if not hasattr(step, "fit_resample")]
 
 
 def _require_margin(name: str, member: _Fitted, method: str) -> None:
@@ -299,14 +305,18 @@ def _votes(estimator: Any, classes: np.ndarray) -> np.ndarray:
     return np.where(is_predicted, 1.0, -1.0 / (len(classes) - 1))
 
 
-def bagging(model: Any) -> AdaptedModel:
-    """Return the mean of the predictions, or the probabilities, of members that take some columns each."""
+def bagging(model: Any, method: str | None = None) -> AdaptedModel:
+    """Return the mean of a method of members that take some columns each.
+
+    With None, the method is ``predict_proba`` for classifiers, and ``predict`` for regressors.
+    """
     name, n_members = type(model).__name__, len(model.estimators_)
     columns = [np.asarray(own_columns) for own_columns in model.estimators_features_]
-    method = "predict_proba" if is_classifier(model) else "predict"
+    if method is None:
+        method = "predict_proba" if is_classifier(model) else "predict"
     members = _members(name, model.estimators_, [method] * n_members)
     weights = np.full(n_members, 1 / n_members)
-    if is_classifier(model):  # members are trained on the numbers of the classes
+    if method == "predict_proba":  # members are trained on the numbers of the classes
         classes = [member.estimator.classes_.astype(np.intp) for member in members]
         adapted = _mean_of_probabilities(name, model, members, weights, classes, columns)
     else:
@@ -316,7 +326,7 @@ def bagging(model: Any) -> AdaptedModel:
             for member, weight, own_columns in zip(members, weights, columns)
         ]
         adapted = weighted_sum(name, parts, np.zeros(n_outputs), model.n_features_in_)
-        adapted = replace(adapted, predictions={"raw": model.predict})
+        adapted = replace(adapted, predictions={"raw": getattr(model, method)})
     # Bagging turns X into an array, and data frames of integers into arrays of integers.
     schema = adapted.schema
     names = input_schema(model, schema.allow_nan)

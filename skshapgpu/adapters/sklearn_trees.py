@@ -15,12 +15,22 @@ from ._subclasses import require_own_method
 from .ensemble import Tree
 from .schema import ColumnEncoder, InputSchema
 
-#: Known kinds of trees, parts of their state, and fields of their nodes.
-_TREE_KINDS = frozenset({SklearnTree})
+#: Known parts of the state of trees, and fields of their nodes. scikit-learn 1.10 has the last two fields.
 _TREE_STATE = frozenset(("max_depth", "node_count", "nodes", "values"))
 _NODE_FIELDS = frozenset(
     "left_child right_child feature threshold impurity n_node_samples weighted_n_node_samples "
-    "missing_go_to_left".split()
+    "missing_go_to_left left_cat_bitset split_kind".split()
+)
+
+
+#: Values of ``split_kind`` in scikit-learn 1.10. Splits by native categories list the categories that go left
+#: in a bitset, or determine them by a hash.
+_LEAF, _NUMERIC, _BITSET, _HASH = -1, 0, 1, 2
+_SPLIT_KINDS = frozenset((_LEAF, _NUMERIC, _BITSET, _HASH))
+
+_CATEGORIES = (
+    "has native categories, whose encoding and splits this version of skshapgpu does not read: encode the "
+    "categories before training, as with OrdinalEncoder in a pipeline, or use HistGradientBoosting"
 )
 
 
@@ -32,6 +42,8 @@ def require_trees(
     name = type(model).__name__
     if not estimators or any(e is None for e in estimators):
         raise NotFittedError(f"This {name} instance is not fitted yet: its training did not finish.")
+    if any(np.any(getattr(e, "is_categorical_", False)) for e in [model, *estimators]):
+        raise UnsupportedModelError(f"cannot explain a {name}: it {_CATEGORIES}")
     for cls in {type(e) for e in estimators}:
         if not issubclass(cls, kind):
             raise UnsupportedModelError(
@@ -41,11 +53,28 @@ def require_trees(
     return estimators
 
 
+def require_all_members(model: Any) -> None:
+    """Reject a bag whose numbers of members contradict each other."""
+    n_fitted, n_listed = len(model.estimators_), len(model.estimators_features_)
+    if not n_fitted == n_listed == model.n_estimators:
+        raise UnsupportedModelError(
+            f"this {type(model).__name__} has {n_fitted} estimators_ and {n_listed} estimators_features_ for "
+            f"n_estimators={model.n_estimators}: train it anew, or cut all three to the same length"
+        )
+
+
 def read_tree(
     estimator: Any, value: np.ndarray, *, columns: np.ndarray | None = None, output: int = 0
 ) -> Tree:
     """Read a tree, and give its nodes a value; ``columns`` are the columns of X that it was trained on."""
-    nodes = _nodes(estimator)
+    nodes = nodes_of(f"the {type(estimator).__name__}", estimator.tree_)
+    return tree_of_nodes(nodes, value, columns=columns, output=output)
+
+
+def tree_of_nodes(
+    nodes: np.ndarray, value: np.ndarray, *, columns: np.ndarray | None = None, output: int = 0
+) -> Tree:
+    """Return the tree of :func:`nodes_of`, as :func:`read_tree` does."""
     leaf = nodes["left_child"] < 0
     feature = nodes["feature"]
     return Tree(
@@ -61,15 +90,37 @@ def read_tree(
     )
 
 
-def _nodes(estimator: Any) -> np.ndarray:
-    """Return the nodes of a tree; reject unknown kinds of trees and unknown fields, such as categories."""
-    name, tree = f"the {type(estimator).__name__}", estimator.tree_
+def nodes_of(name: str, tree: Any, kind: type = SklearnTree) -> np.ndarray:
+    """Return the nodes of a tree; reject unknown kinds of trees and unknown fields, such as categories.
+
+    ``name`` is the model as messages call it. ``kind`` is the class of trees that the model may have.
+    """
     state = tree.__getstate__()
     require_known(name, "fields of its tree", state, _TREE_STATE)
     nodes: np.ndarray = state["nodes"]
     require_known(name, "fields of its tree's nodes", nodes.dtype.names or (), _NODE_FIELDS)
-    require_known(name, "kinds of trees", (type(tree),), _TREE_KINDS)
+    require_known(name, "kinds of trees", (type(tree),), frozenset({kind}))
+    if "split_kind" in (nodes.dtype.names or ()):
+        _require_numeric_splits(name, tree, nodes)
     return nodes
+
+
+def _require_numeric_splits(name: str, tree: Any, nodes: np.ndarray) -> None:
+    """Reject a tree of scikit-learn 1.10 that does not compare float32 numbers with thresholds everywhere."""
+    kinds, inner = nodes["split_kind"], nodes["left_child"] >= 0
+    require_known(name, "kinds of splits", np.unique(kinds).tolist(), _SPLIT_KINDS)
+    if np.isin(kinds[inner], (_BITSET, _HASH)).any():
+        raise UnsupportedModelError(f"cannot explain {name}: it {_CATEGORIES}")
+    if (kinds[inner] != _NUMERIC).any():
+        raise ValueError(f"{name} contradicts itself: a node with children says that it is a leaf")
+    try:
+        tree.apply(np.zeros((1, tree.n_features)))
+    except (TypeError, ValueError):  # as until now, trees take float32 only
+        return
+    raise UnsupportedModelError(
+        f"cannot explain {name}: its tree takes float64, and this version of skshapgpu does not know in "
+        "which precision it compares: use a later version of skshapgpu"
+    )
 
 
 def input_schema(

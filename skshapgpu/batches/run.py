@@ -165,7 +165,8 @@ def explain_batches(
           their paths; folders named "name=value" become columns. Or a list of paths of such files. All files
           must have the columns of the first file, in any order; numeric columns get a type that holds the
           values of all files.
-        - A pyarrow ``Dataset``, ``Table`` or ``RecordBatchReader``.
+        - A pyarrow ``Dataset`` or ``Table``, or anything that exports a stream of Arrow, such as a
+          ``RecordBatchReader`` or a relation of DuckDB.
         - A two-dimensional NumPy array, in memory or memory-mapped, or a sparse matrix.
         - An iterator over record batches, tables, pandas or polars data frames, arrays or sparse matrices.
           All items must have the columns of the first item, whose types the output takes over. To resume, the

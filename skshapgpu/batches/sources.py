@@ -13,9 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._files.locations import Place, RemotePath, is_path, locate, locate_all
-from .._rows.arrow import is_dictionary, is_text, require_arrow
+from .._rows.arrow import is_dictionary, is_text, require_arrow, stream_reader
 from .._rows.pandas_types import UNKNOWN_NULLS, TypesScan, columns_of, same_dtype
-from .._rows.tables import row_labels, table
+from .._rows.tables import is_stream, row_labels, table
 from .csv_files import NO_OPTIONS, CsvFormat
 from .files import READAHEAD, files_in, format_of, open_files
 from .frame_rows import FrameRows, frame_schema, one_batch
@@ -65,8 +65,9 @@ def open_source(
         return DatasetSource(source)
     if isinstance(source, (arrow.Table, arrow.RecordBatch)):
         return TableSource(_as_table(source)[0])
-    if isinstance(source, arrow.RecordBatchReader):
-        return StreamSource(source.schema, iter(source))
+    if is_stream(source):
+        reader = stream_reader(source, "source")
+        return StreamSource(reader.schema, iter(reader))
     if hasattr(source, "collect"):
         raise TypeError(f"source is a {type(source).__qualname__}: collect it first, or write it to files")
     if row_labels(source) is not None and hasattr(source, "columns"):

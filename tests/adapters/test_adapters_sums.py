@@ -19,7 +19,7 @@ from helpers.families import (
     values_by_definition,
     with_categories,
 )
-from helpers.sums import FRAME, NUMBERS
+from helpers.sums_data import FRAME, NUMBERS
 from sklearn.ensemble import (
     BaggingRegressor,
     ExtraTreesRegressor,

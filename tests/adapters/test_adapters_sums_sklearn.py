@@ -9,20 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.families import classifier, forest, forest_classifier, values_by_definition
-from helpers.sums import (
-    FRAME,
-    INDICATORS,
-    LABELS,
-    MODELS,
-    NUMBERS,
-    TARGETS,
-    THREE,
-    TWO,
-    boosting,
-    own_margins,
-    rows_only,
-    tree,
-)
+from helpers.sums import MODELS, boosting, own_margins, rows_only, tree
+from helpers.sums_data import FRAME, INDICATORS, LABELS, NUMBERS, TARGETS, THREE, TWO
 from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (

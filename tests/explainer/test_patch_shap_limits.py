@@ -288,3 +288,31 @@ def test_boosters_of_xgboost_trained_further() -> None:
         before = ours.shap_values(ROWS)
         booster.load_model(other.save_raw())
         assert_changed(booster, ours, before)
+
+
+def test_shap_explains_dictionaries_of_trees() -> None:
+    """A dictionary does not say how many columns X has, and shap takes any number of them."""
+    tree = (
+        RandomForestRegressor(1, max_depth=2, random_state=0).fit(TRAINED, TARGET[:300]).estimators_[0].tree_
+    )
+    model = {
+        "trees": [
+            {
+                "children_left": tree.children_left,
+                "children_right": tree.children_right,
+                "children_default": tree.children_right,
+                "features": tree.feature,
+                "thresholds": tree.threshold,
+                "values": tree.value[:, 0, :],
+                "node_sample_weight": tree.weighted_n_node_samples,
+            }
+        ]
+    }
+    wide = np.hstack([ROWS, ROWS])
+    expected = shap.TreeExplainer(model).shap_values(wide)
+    with patch_shap(), pytest.warns(ShapFallbackWarning, match="does not say how many columns X has"):
+        values = shap.TreeExplainer(model).shap_values(wide)
+    np.testing.assert_array_equal(values, expected)
+    ours = TreeExplainer(model | {"n_features": wide.shape[1]}, precision="double").shap_values(wide)
+    # both add up in float64, relative to values of about 1e4
+    np.testing.assert_allclose(ours, np.reshape(expected, ours.shape), rtol=0, atol=1e-8)

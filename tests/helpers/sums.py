@@ -6,7 +6,6 @@ from copy import copy
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from sklearn.base import is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (
@@ -33,21 +32,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from helpers.families import classifier, forest, forest_classifier, regressor
+from helpers.sums_data import FRAME, INDICATORS, LABELS, NUMBERS, RARE, TARGETS, THREE, TWO
 from skshapgpu.adapters import adapt
-
-rng = np.random.default_rng(0)
-FRAME = pd.DataFrame(rng.normal(size=(240, 4)), columns=["age", "body mass", "c", "d"])
-FRAME["d"] = np.round(FRAME["d"] * 2)
-SIGNAL = (FRAME["age"] * (FRAME["d"] > 0) + FRAME["body mass"]).to_numpy() + 0.2 * rng.normal(size=240)
-#: Far from zero, so that an offset that is counted twice, or not at all, shows.
-NUMBERS = 1000 + 30 * SIGNAL
-TARGETS = np.stack([NUMBERS, -50 - SIGNAL**2, FRAME["c"] * 3], axis=1)
-TWO = np.where(SIGNAL > 0.5, "yes", "no")
-THREE = np.array(["c", "a", "b"])[np.digitize(SIGNAL, [-0.6, 1.2])]
-#: One class is so rare that some members of a bag do not see it.
-RARE = np.where(np.arange(240) % 60 == 7, "rare", THREE)
-LABELS = np.stack([THREE, TWO], axis=1)
-INDICATORS = np.stack([SIGNAL > 0, SIGNAL < 0.8, FRAME["c"] > 0], axis=1).astype(int)
 
 _SMALL = {"max_iter": 6, "max_leaf_nodes": 6, "min_samples_leaf": 5, "random_state": 0}
 _BOOST = {"n_estimators": 6, "max_depth": 2, "random_state": 0}
