@@ -279,13 +279,14 @@ class TreeExplainer(ExplainerCalls):
         Which covers path-dependent values use if the model stores both: the number of training rows at each
         node, or their total weight, which in boosting is the sum of the hessians. "auto" uses the covers that
         the model's library uses itself.
-    model_output : {"raw", "probability", "log_loss", "response", "survival", "cumulative_hazard"}, \
-            default="raw"
+    model_output : {"raw", "probability", "log_loss", "response", "survival", "cumulative_hazard", \
+            "score_samples", "decision_function"}, default="raw"
         What is explained. "raw" is the margin. "probability" is the probability that a classifier predicts.
         "log_loss" is the loss of the prediction for a row with the label ``y``: the log loss of a binary
         classifier, or the squared error of a regressor that was trained with it. "response" is the
         exponential of the margin, such as the mean of a Poisson regression. "survival" and
-        "cumulative_hazard" are functions of time, with an output for each of ``times``. All but "raw" need
+        "cumulative_hazard" are functions of time, with an output for each of ``times``. "score_samples" and
+        "decision_function" are scores of an isolation forest, lower for outliers. All but "raw" need
         ``data``, unless the trees themselves add up to the output, as the probabilities of a forest and the
         functions of time of survival forests do. See docs/which_shap.md.
     times : float or array-like of shape (n_times,), default=None

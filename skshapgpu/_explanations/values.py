@@ -288,7 +288,8 @@ class Explanation(LabelledValues):
         "OV": Owen values, which add up to the Shapley values of groups of features.
     feature_perturbation : {"tree_path_dependent", "interventional"}
         How features outside a coalition are treated: by the covers of the trees, or by background rows.
-    model_output : {"raw", "probability", "log_loss", "response", "survival", "cumulative_hazard"}
+    model_output : {"raw", "probability", "log_loss", "response", "survival", "cumulative_hazard", \
+            "score_samples", "decision_function"}
         Quantity that the values explain; see :class:`TreeExplainer`. If it is a function of time,
         ``output_names`` has the times.
     unit : str

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import UnsupportedModelError
 from .ensemble import Ensemble, Tree
+from .link_sums import LinkSum
 
 #: Values of ``AdaptedModel.link``.
 _LINKS = (None, "identity", "logistic", "softmax", "exp", "gumbel", "normal")
@@ -315,6 +316,11 @@ class AdaptedModel:
     shared : tuple of tuple of int
         Players whose value several columns of X share evenly: for each player that comes after the columns of
         X, these columns.
+    functions : mapping of str to LinkSum
+        Outputs that are sums of functions of the margins, by the value of ``model_output`` that they are.
+    no_margin : str or None
+        If the outputs are such sums only, so that the margins, the outputs of the ensemble, are no outputs of
+        the model: the message of the error for ``model_output="raw"``. None: the margins are outputs.
     constant_magnitude : ndarray of shape (n_outputs,) or None
         Sum of the magnitudes of the constants that the library adds up to each intercept, from which the
         rounding of its sums follows; None if the intercept is a single constant. It is not saved.
@@ -343,11 +349,20 @@ class AdaptedModel:
         default=None, repr=False
     )
     shared: tuple[tuple[int, ...], ...] = ()
+    functions: Mapping[str, LinkSum] = field(default_factory=dict, repr=False)
+    no_margin: str | None = field(default=None, repr=False)
     constant_magnitude: np.ndarray | None = field(default=None, repr=False, compare=False)
     predictions: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"predictions": {}}
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs: those of the ensemble, unless ``functions`` compute them."""
+        if self.no_margin is None:
+            return self.ensemble.n_outputs
+        return next(iter(self.functions.values())).n_outputs
 
     def __post_init__(self) -> None:
         if self.ensemble.has_linear_leaves and self.schema.allow_inf:  # infinity times 0 is not a number
@@ -373,7 +388,13 @@ class AdaptedModel:
 
     def _require_valid_outputs(self) -> None:
         """Raise ``ValueError`` unless each output has its own name, and the link is known."""
-        n_outputs = self.ensemble.n_outputs
+        for name, function in self.functions.items():
+            if function.n_margins != self.ensemble.n_outputs:
+                raise ValueError(
+                    f"the function {name!r} takes {function.n_margins} margins, but the ensemble has "
+                    f"{self.ensemble.n_outputs} outputs"
+                )
+        n_outputs = self.n_outputs
         for name, n in (("output_names", n_outputs), ("class_names", 2)):
             names = getattr(self, name)
             if names is None:
