@@ -48,7 +48,7 @@ def test_slopes_that_the_core_refuses() -> None:
     rows = random_rows(4, ensemble, 8)
     plan = _core.RescaledPlan(attributes_of(ensemble), "double", rows[:3], np.full(3, 1 / 3), "logistic", 1.0)
     for slopes in (np.ones((5, 1, 2)), np.ones((4, 1, 3)), np.ones((5, 3)), np.ones((5, 1, 6))[:, :, ::2]):
-        with pytest.raises(ValueError, match="slopes (has a wrong shape|must be)"):
+        with pytest.raises(ValueError, match=r"slopes (has a wrong shape|must be)"):
             computed(plan, rows[3:], 1, ensemble.n_features, slopes=slopes)
     with pytest.raises(TypeError, match="slopes must be a float64 array"):
         computed(plan, rows[3:], 1, ensemble.n_features, slopes=np.ones((5, 1, 3), np.float32))
