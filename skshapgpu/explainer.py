@@ -441,6 +441,11 @@ class TreeExplainer(ExplainerCalls):
                 f"an explainer file is an .npz file, and {quoted(place)} ends like a file of another format: "
                 "name it explainer.npz, for example"
             )
+        if self._reader.schema.inputs:
+            raise ValueError(
+                "members of the model have steps of their own, which a file cannot keep: pickle the "
+                "explainer, or put the steps before the sum, and save an explainer of the sum"
+            )
         if self._reader.steps:
             raise ValueError(
                 "the explainer applies the leading steps of a Pipeline, which a file cannot keep: save an "

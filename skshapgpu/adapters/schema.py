@@ -210,6 +210,10 @@ class InputSchema:
         Number of categorical columns that a data frame must have; None if the library accepts any number.
     derived : DerivedColumns or None
         Columns that the trees test in addition to the columns of X.
+    inputs : tuple of StepInput
+        What steps of their own make of X for some members of a sum. These columns follow the columns of X.
+    reads_x : bool
+        Whether any tree tests columns of X themselves; otherwise X may hold anything that the steps accept.
     warns_as : str or None
         Name of the model's class if its ``predict`` warns, as scikit-learn's do, when X has names of columns
         and the training data had none, or the reverse. None if it does not warn.
@@ -238,6 +242,8 @@ class InputSchema:
     frame_encoder: ColumnEncoder | None = None
     n_categorical: int | None = None
     derived: DerivedColumns | None = None
+    inputs: tuple[StepInput, ...] = ()
+    reads_x: bool = True
     warns_as: str | None = None
     frames_have_names: bool = False
 
@@ -252,8 +258,9 @@ class InputSchema:
 
     @property
     def n_columns(self) -> int:
-        """Number of columns that the trees may test: the columns of X, and the derived columns."""
-        return self.n_features + (0 if self.derived is None else self.derived.n_columns)
+        """Number of columns that the trees may test: of X, derived from it, and made by steps of members."""
+        n_derived = 0 if self.derived is None else self.derived.n_columns
+        return self.n_features + n_derived + sum(own.schema.n_columns for own in self.inputs)
 
     @property
     def takes_codes(self) -> bool:
@@ -261,10 +268,39 @@ class InputSchema:
         encoders = [*self.encoders.values(), self.frame_encoder]
         return any(getattr(encoder, "takes_codes", False) for encoder in encoders)
 
+    def require_one_input(self, problem: str, instead: str) -> None:
+        """Raise ``UnsupportedModelError`` if members of a sum have steps of their own.
+
+        ``problem`` says what is then not computed, and ``instead`` what the user can do.
+        """
+        if self.inputs:
+            raise UnsupportedModelError(
+                f"{problem} for a sum with members that have steps of their own: put the steps before the "
+                f"sum, as in make_pipeline(step, VotingRegressor(...)), or {instead}"
+            )
+
     @property
     def has_encoders(self) -> bool:
         """Whether any column may be categorical."""
         return bool(self.encoders) or self.frame_encoder is not None
+
+
+@dataclass(frozen=True, eq=False)
+class StepInput:
+    """Input of a member of a sum that is a pipeline: its leading steps, and how its model reads their result.
+
+    Attributes
+    ----------
+    steps : tuple of transformers
+        Copies of the fitted steps, which transform X.
+    schema : InputSchema
+    x_dtype : str
+        Precision in which the member's library reads the transformed X.
+    """
+
+    steps: tuple[Any, ...]
+    schema: InputSchema
+    x_dtype: str
 
 
 @dataclass(frozen=True)

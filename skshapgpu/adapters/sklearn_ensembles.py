@@ -55,7 +55,7 @@ from .sklearn_members import (
 )
 from .sklearn_probabilities import calibrated_classifier, class_weights, mean_of_probabilities
 from .sklearn_trees import input_schema, read_tree, require_trees
-from .sums import Member, weighted_sum
+from .sums import weighted_sum
 from .wrappers import is_a, nest
 
 _INSTEAD_OF_STACKING = "explain its final_estimator_ on the output of transform, or each of its estimators_"
@@ -84,7 +84,7 @@ def voting_regressor(model: Any) -> AdaptedModel:
     for member in members:
         require_one_output(name, member)
     weights = _normalised(name, model, len(members))
-    parts = [Member(m.model, np.full((1, 1), weight)) for m, weight in zip(members, weights)]
+    parts = [m.part(np.full((1, 1), weight)) for m, weight in zip(members, weights)]
     return replace(
         weighted_sum(name, parts, np.zeros(1)), predictions={"raw": rounded(model.predict, members)}
     )
@@ -164,7 +164,7 @@ def bagging(model: Any) -> AdaptedModel:
     else:
         n_outputs = members[0].model.ensemble.n_outputs
         parts = [
-            Member(member.model, weight * np.eye(n_outputs), own_columns)
+            member.part(weight * np.eye(n_outputs), own_columns)
             for member, weight, own_columns in zip(members, weights, columns)
         ]
         adapted = weighted_sum(name, parts, np.zeros(n_outputs), model.n_features_in_)
@@ -191,7 +191,7 @@ def multi_output_regressor(model: Any) -> AdaptedModel:
     for member in members:
         require_one_output(name, member)
     unit = np.eye(n_targets)
-    parts = [Member(member.model, unit[:, [i]]) for i, member in enumerate(members)]
+    parts = [member.part(unit[:, [i]]) for i, member in enumerate(members)]
     adapted = weighted_sum(name, parts, np.zeros(n_targets))
     return replace(adapted, predictions={"raw": rounded(model.predict, members)})
 
@@ -233,7 +233,7 @@ def _beside_each_other(
     for member, own, end in zip(members, weights, ends):
         full = np.zeros((ends[-1], own.shape[1]))
         full[end - len(own) : end] = own
-        parts.append(Member(member.model, full))
+        parts.append(member.part(full))
     return weighted_sum(name, parts, np.concatenate(offsets))
 
 
@@ -298,7 +298,7 @@ def one_vs_rest_classifier(model: Any) -> AdaptedModel:
         member = fitted_member(name, estimator)
         _require_margins(name, member, 1)
         members.append(member)
-        parts.append(Member(member.model, unit[:, [number]]))
+        parts.append(member.part(unit[:, [number]]))
         margins.append(member.model.predictions["raw"])
     adapted = weighted_sum(name, parts, offset)
     predictions: dict[str, Callable[[Any], Any]] = {"raw": partial(_margins, margins)}
@@ -339,7 +339,7 @@ def stacking(model: Any) -> AdaptedModel:
             f"{ends[-1]} outputs of its members: explain each of its estimators_"
         )
     blocks = np.split(coefficients, ends[:-1], axis=1)
-    parts = [Member(member.model, block) for member, block in zip(members, blocks)]
+    parts = [member.part(block) for member, block in zip(members, blocks)]
     adapted = replace(weighted_sum(name, parts, intercept), squared_error=False)
     if not is_classifier(model):
         return replace(adapted, predictions={"raw": rounded(model.predict, members)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from ..errors import UnsupportedModelError
 from . import adapt
 from .schema import AdaptedModel
-from .sums import Rounded
+from .sums import Member, Rounded
 from .wrappers import is_a, is_self_training, nest
 
 
@@ -22,8 +23,14 @@ from .wrappers import is_a, is_self_training, nest
 class Fitted:
     """A fitted member of an ensemble."""
 
-    estimator: Any  # the innermost model: pipelines of one step, searches and the like are unwrapped
-    model: AdaptedModel
+    estimator: Any  # the innermost model: pipelines, searches and the like are unwrapped
+    model: AdaptedModel  # its predictions take the X of the ensemble
+    steps: tuple[Any, ...]  # the steps of pipelines around it
+    raw: Callable[[Any], Any] | None  # prediction of the margin for an X that the steps have transformed
+
+    def part(self, weights: np.ndarray, columns: np.ndarray | None = None) -> Member:
+        """Return the member as a sum takes it."""
+        return Member(self.model, weights, columns, self.steps)
 
     def returns_margin(self, method: str) -> bool:
         """Return whether a method of the estimator returns the margin of the model."""
@@ -31,36 +38,44 @@ class Fitted:
             return True
         if method == "predict_proba":
             return self.model.link == "identity" and is_classifier(self.estimator)
-        raw = self.model.predictions.get("raw")
-        if isinstance(raw, Rounded):
-            raw = raw.predict
+        raw = self.raw.predict if isinstance(self.raw, Rounded) else self.raw
         return raw is not None and raw == getattr(self.estimator, method, None)
 
 
 def fitted_member(name: str, estimator: Any) -> Fitted:
     """Read a member of an ensemble whose class is ``name``; raise ``UnsupportedModelError`` if it cannot."""
     *wrappers, model = nest(estimator, fitted=True)
+    steps: list[Any] = []
     for wrapper in wrappers:
-        if isinstance(wrapper, Pipeline) and steps_of(wrapper):
-            raise UnsupportedModelError(
-                f"cannot explain a {name} of a {type(wrapper).__name__} with steps before its "
-                f"{type(model).__name__}: put the steps before the {name}, make_pipeline(step, {name}(...))"
-            )
+        if isinstance(wrapper, Pipeline):
+            steps += steps_of(wrapper)
         if is_a(wrapper, "sklearn", "RFE") or is_self_training(wrapper):
             raise UnsupportedModelError(
                 f"cannot explain a {name} of {type(wrapper).__name__}: explain each of its members"
             )
     try:
-        return Fitted(model, adapt(model))
+        adapted = adapt(model)
     except UnsupportedModelError as error:
         raise UnsupportedModelError(
             f"cannot explain a {name} of {type(model).__name__}: {error}. Explain each of its members"
         ) from error
+    raw = adapted.predictions.get("raw")
+    if steps:
+        behind = {key: partial(_after_steps, own, steps) for key, own in adapted.predictions.items()}
+        adapted = replace(adapted, predictions=behind)
+    return Fitted(model, adapted, tuple(steps), raw)
+
+
+def _after_steps(predict: Callable[[Any], Any], steps: Sequence[Any], X: Any) -> Any:
+    for step in steps:
+        X = step.transform(X)
+    return predict(X)
 
 
 def steps_of(pipeline: Pipeline) -> list[Any]:
     """Return the steps of a pipeline that transform X."""
-    return [step for _, step in pipeline.steps[:-1] if not (step is None or isinstance(step, str))]
+    steps = (step for _, step in pipeline.steps[:-1] if not (step is None or isinstance(step, str)))
+    return [step for step in steps if not hasattr(step, "fit_resample")]  # samplers act in fit only
 
 
 def require_margin(name: str, member: Fitted, method: str) -> None:

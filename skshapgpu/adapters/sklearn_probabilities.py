@@ -28,7 +28,7 @@ from .sklearn_members import (
     require_one_output,
     with_classes,
 )
-from .sums import Member, Rounded, weighted_sum
+from .sums import Rounded, weighted_sum
 
 
 def class_weights(
@@ -82,7 +82,7 @@ def mean_of_probabilities(
         adapted = _margins_beside_each_other(name, members, columns_of_members, n_features)
         return _with_probability(name, model, adapted, added(functions), probabilities)
     parts = [
-        Member(member.model, own, own_columns)
+        member.part(own, own_columns)
         for member, (own, _), own_columns in zip(members, terms, columns_of_members)
     ]
     offset = sum((shift for _, shift in terms), np.zeros(1))
@@ -128,8 +128,7 @@ def _margins_beside_each_other(
     counts = [member.model.ensemble.n_outputs for member in members]
     unit = np.split(np.eye(sum(counts)), np.cumsum(counts)[:-1], axis=1)
     parts = [
-        Member(member.model, own, own_columns)
-        for member, own, own_columns in zip(members, unit, columns, strict=True)
+        member.part(own, own_columns) for member, own, own_columns in zip(members, unit, columns, strict=True)
     ]
     return weighted_sum(name, parts, np.zeros(sum(counts)), n_features)
 
@@ -223,7 +222,7 @@ def _calibrator(name: str, calibrator: Any) -> Sigmoid | Isotonic:
 def _calibrated_margin(name: str, model: Any, member: Fitted, calibrator: Sigmoid) -> AdaptedModel:
     """Return the log-odds, which are a factor and a shift of the margin."""
     slope, shift = calibrator.factor, calibrator.shift
-    adapted = weighted_sum(name, [Member(member.model, np.full((1, 1), -slope))], np.array([-shift]))
+    adapted = weighted_sum(name, [member.part(np.full((1, 1), -slope))], np.array([-shift]))
     predictions = {
         "raw": partial(_calibrated, member.model.predictions["raw"], slope, shift),
         "probability": partial(probabilities_of, model),

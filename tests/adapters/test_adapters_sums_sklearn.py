@@ -25,6 +25,7 @@ from helpers.sums import (
 )
 from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.decomposition import PCA
 from sklearn.ensemble import (
     AdaBoostClassifier,
     AdaBoostRegressor,
@@ -266,7 +267,16 @@ def ranged(model: Any) -> Any:
         ),
         (VotingClassifier([("a", LogisticRegression())], voting="soft"), TWO, "of LogisticRegression"),
         (VotingRegressor([("a", LinearRegression())]), NUMBERS, "of LinearRegression"),
-        (VotingRegressor([("a", steps(forest()))]), NUMBERS, r"put the steps before the VotingRegressor"),
+        (
+            VotingRegressor([("a", make_pipeline(PCA(), forest()))]),
+            NUMBERS,
+            r"PCA is not known.*put the steps before the VotingRegressor",
+        ),
+        (
+            VotingRegressor([("a", VotingRegressor([("b", steps(forest()))]))]),
+            NUMBERS,
+            "steps inside the members of a member",
+        ),
         (VotingRegressor([("a", RFE(forest(), n_features_to_select=2))]), NUMBERS, "of RFE"),
         (VotingRegressor([("a", HistGradientBoostingRegressor(loss="poisson"))]), NUMBERS, "takes predict"),
         (VotingRegressor([("a", AdaBoostRegressor())]), NUMBERS, "of AdaBoostRegressor.*weighted median"),
