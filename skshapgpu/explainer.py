@@ -68,6 +68,7 @@ def explain(
     y: Vector | None = None,
     *,
     index: ValueIndex = "SV",
+    base_margin: Table | Vector | None = None,
     progress: Progress = False,
     **options: Unpack[ExplainerOptions],
 ) -> Explanation:
@@ -79,7 +80,7 @@ def explain(
         A fitted model or its file, or an explainer or its file: see :class:`TreeExplainer`.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         Rows to explain, in any form that ``model.predict`` accepts.
-    y, index, progress
+    y, index, base_margin, progress
         As for :meth:`TreeExplainer.explain`.
     **options
         Options of :class:`TreeExplainer`.
@@ -106,7 +107,7 @@ def explain(
     require_options(explain, options)
     kind = value_kind(index)
     require_progress(progress)
-    return as_explainer(model, options, copies_steps=False)._explain(X, y, kind, progress)
+    return as_explainer(model, options, copies_steps=False)._explain(X, y, kind, progress, base_margin)
 
 
 @lists_options

@@ -256,8 +256,8 @@ class Explanation(LabelledValues):
         :func:`cross_val_explain` found no values.
     base_values : float or ndarray of shape (n_outputs,)
         Expected margin: base value and SHAP values of a row add up to its margin (or to another
-        ``model_output``). For a log loss, or from :func:`cross_val_explain`, each row has its own: shape
-        (n_rows[, n_outputs]).
+        ``model_output``). For a log loss, with ``base_margin``, or from :func:`cross_val_explain`, each row
+        has its own: shape (n_rows[, n_outputs]).
     data : array, sparse matrix, data frame or None
         The rows explained, as the model's last step saw them; X itself, not a copy, unless features were
         selected, as by ``columns="used"``. With ``feature_groups`` of an explainer, an object whose ``rows``
