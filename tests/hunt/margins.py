@@ -28,7 +28,7 @@ def n_rounds(model: Any) -> int:
     if library == "catboost":
         return model.tree_count_
     if sums.is_sum(model):
-        return sum(map(n_rounds, sums.members_of(model)))
+        return int(np.ceil(sum(map(n_rounds, sums.members_of(model))) * sums.magnification(model)))
     estimators = getattr(model, "estimators_", None)
     if estimators is not None:
         return len(estimators)

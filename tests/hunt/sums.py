@@ -87,3 +87,15 @@ def is_sum(model: Any) -> bool:
 def members_of(model: Any) -> list[Any]:
     """Return the fitted members of a sum, without their steps."""
     return [member[-1] if hasattr(member, "steps") else member for member in model.estimators_]
+
+
+def magnification(model: Any) -> float:
+    """Return a bound on how much larger the members' predictions are, weighted, than those of the sum.
+
+    A stack of members that predict alike may have large coefficients of both signs.
+    """
+    coefficients = getattr(getattr(model, "final_estimator_", None), "coef_", None)
+    weights = getattr(model, "weights", None)
+    if weights is not None:
+        return float(sum(map(abs, weights)) / abs(sum(weights)))
+    return 1.0 if coefficients is None else max(1.0, float(abs(coefficients).sum()))
