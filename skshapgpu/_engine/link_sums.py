@@ -17,7 +17,7 @@ from ..adapters.ensemble import Ensemble, attributes_of
 from ..adapters.link_sums import LinkSum
 
 #: The most slopes that are computed at once, except that a block of rows is never divided.
-_SLOPES_AT_ONCE, _BLOCK_ROWS = 2**20, 64
+_SLOPES_AT_ONCE, _BLOCK_ROWS = 2**19, 64
 
 
 class LinkSumPlan:
