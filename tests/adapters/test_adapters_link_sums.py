@@ -75,6 +75,8 @@ def own_margin(model: Any) -> Callable[[Any], np.ndarray]:
         return in_float64(model).predict
     if module.startswith("catboost"):
         return lambda X: model.predict(X, prediction_type="RawFormulaVal")
+    if module.startswith("lightgbm"):
+        return lambda X: model.predict(X, raw_score=True)
     if hasattr(model, "decision_function"):
         return model.decision_function
     return lambda X: model.predict_proba(X)[:, 1]
