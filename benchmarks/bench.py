@@ -20,6 +20,7 @@
     python benchmarks/bench.py cross-validation
     python benchmarks/bench.py drift
     python benchmarks/bench.py selection
+    python benchmarks/bench.py sums
     python benchmarks/bench.py distributed
     python benchmarks/bench.py latency
     python benchmarks/bench.py packing
@@ -72,6 +73,7 @@ import scaling
 import selection
 import serving
 import single_row
+import sums
 import tables
 import threads
 import top_pairs
@@ -103,6 +105,7 @@ def main() -> None:
         "cross-validation": run_cross_validation,
         "drift": run_drift,
         "selection": run_selection,
+        "sums": run_sums,
         "distributed": run_distributed,
         "latency": run_latency,
         "packing": run_packing,
@@ -398,6 +401,21 @@ def run_selection(arguments: argparse.Namespace, refuse: Callable[[str], None]) 
         result = selection.measure(name, arguments, report["left_out"])
         report["models"].append(result)
         selection.print_result(result)
+        reports.write(report, arguments)
+
+
+def run_sums(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    if arguments.quick:
+        arguments.rows, arguments.rounds, arguments.repeats = 500, 10, 2
+    if min(arguments.rows, arguments.rounds, arguments.repeats) < 1:
+        refuse("all numbers must be positive")
+    warnings.simplefilter("ignore")
+    report = reports.start_report("sums", arguments)
+    report["tolerance"] = sums.TOLERANCE
+    for name in sums.makers(arguments.rounds):
+        result = sums.measure(name, arguments)
+        report["models"].append(result)
+        sums.print_model(result)
         reports.write(report, arguments)
 
 

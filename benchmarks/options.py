@@ -28,6 +28,7 @@ import scaling
 import selection
 import serving
 import single_row
+import sums
 import top_pairs
 import triples
 import walk
@@ -143,6 +144,9 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     choice = commands.add_parser("selection", help="known relevant columns, found by us and by others")
     selection.add_arguments(choice)
     add_output(choice)
+    members = commands.add_parser("sums", help="sums of models against their members")
+    sums.add_arguments(members)
+    add_output(members)
     engines = commands.add_parser("distributed", help="Dask, Spark and Ray, with one and two workers")
     distributed_engines.add_arguments(engines)
     add_output(engines)

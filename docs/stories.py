@@ -12,6 +12,7 @@ STORIES = (
     "plot_categories_missing.py",
     "plot_multiclass.py",
     "plot_voting.py",
+    "plot_calibration.py",
     "plot_background.py",
     "plot_survival.py",
     "plot_cohorts.py",

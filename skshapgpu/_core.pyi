@@ -415,11 +415,14 @@ class RescaledPlan:
         n_threads: int,
         labels: np.ndarray | None = None,
         zeroed: bool = False,
+        slopes: np.ndarray | None = None,
     ) -> None:
         """Compute values of the link. The time grows with the number of rows times that of background rows.
 
         The arguments are as for :meth:`Plan.explain`; ``margin`` receives margins, before the link.
         ``labels`` are float64, one for each row; only the links "log_loss" and "squared_error" use labels.
+        ``slopes``, float64 of shape (n_rows, n_outputs, n_background), are slopes of another link between the
+        margin of each row and that of each background row; they take the place of the plan's link.
         """
 
     def table_costs(self, table_bytes: int) -> dict[str, int] | None:

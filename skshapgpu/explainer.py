@@ -68,6 +68,7 @@ def explain(
     y: Vector | None = None,
     *,
     index: ValueIndex = "SV",
+    base_margin: Table | Vector | None = None,
     progress: Progress = False,
     **options: Unpack[ExplainerOptions],
 ) -> Explanation:
@@ -79,7 +80,7 @@ def explain(
         A fitted model or its file, or an explainer or its file: see :class:`TreeExplainer`.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         Rows to explain, in any form that ``model.predict`` accepts.
-    y, index, progress
+    y, index, base_margin, progress
         As for :meth:`TreeExplainer.explain`.
     **options
         Options of :class:`TreeExplainer`.
@@ -106,7 +107,7 @@ def explain(
     require_options(explain, options)
     kind = value_kind(index)
     require_progress(progress)
-    return as_explainer(model, options, copies_steps=False)._explain(X, y, kind, progress)
+    return as_explainer(model, options, copies_steps=False)._explain(X, y, kind, progress, base_margin)
 
 
 @lists_options
@@ -283,13 +284,14 @@ class TreeExplainer(ExplainerCalls):
         Which covers path-dependent values use if the model stores both: the number of training rows at each
         node, or their total weight, which in boosting is the sum of the hessians. "auto" uses the covers that
         the model's library uses itself.
-    model_output : {"raw", "probability", "log_loss", "response", "survival", "cumulative_hazard"}, \
-            default="raw"
+    model_output : {"raw", "probability", "log_loss", "response", "survival", "cumulative_hazard", \
+            "score_samples", "decision_function"}, default="raw"
         What is explained. "raw" is the margin. "probability" is the probability that a classifier predicts.
         "log_loss" is the loss of the prediction for a row with the label ``y``: the log loss of a binary
         classifier, or the squared error of a regressor that was trained with it. "response" is the
         exponential of the margin, such as the mean of a Poisson regression. "survival" and
-        "cumulative_hazard" are functions of time, with an output for each of ``times``. All but "raw" need
+        "cumulative_hazard" are functions of time, with an output for each of ``times``. "score_samples" and
+        "decision_function" are scores of an isolation forest, lower for outliers. All but "raw" need
         ``data``, unless the trees themselves add up to the output, as the probabilities of a forest and the
         functions of time of survival forests do. See docs/which_shap.md.
     times : float or array-like of shape (n_times,), default=None
@@ -443,6 +445,11 @@ class TreeExplainer(ExplainerCalls):
             raise ValueError(
                 f"an explainer file is an .npz file, and {quoted(place)} ends like a file of another format: "
                 "name it explainer.npz, for example"
+            )
+        if self._reader.schema.inputs:
+            raise ValueError(
+                "members of the model have steps of their own, which a file cannot keep: pickle the "
+                "explainer, or put the steps before the sum, and save an explainer of the sum"
             )
         if self._reader.steps:
             raise ValueError(

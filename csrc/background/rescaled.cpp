@@ -45,11 +45,13 @@ void add_margins(const Plan& plan, const Kernels& kernels, Margins& margins, con
 template <class T>
 class RescaledWorker {
  public:
-  RescaledWorker(const RescaledPlan& rescaled, const double* labels, const Result& result)
+  RescaledWorker(const RescaledPlan& rescaled, const double* labels, const double* slopes,
+                 const Result& result)
       : rescaled_(rescaled),
         plan_(rescaled.plan),
         kernels_(kernels()),
         labels_(labels),
+        slopes_(slopes),
         result_(result),
         n_words_(n_words(rescaled.plan)),
         margins_(rescaled.plan, kernels()),
@@ -102,8 +104,11 @@ class RescaledWorker {
         for (int row = 0; row < n_rows_; ++row) {
           const double label = labels_ ? labels_[tile.first_row + row] : 0;
           const double row_margin = tile.margin.at(o)[row];
-          out[row] = static_cast<T>(
-              weight * secant_slope(rescaled_.link, rescaled_.scale, row_margin, background_margin, label));
+          const double slope =
+              slopes_ ? slopes_[((tile.first_row + row) * plan_.n_outputs + o) * n_background +
+                                first_background_ + b]
+                      : secant_slope(rescaled_.link, rescaled_.scale, row_margin, background_margin, label);
+          out[row] = static_cast<T>(weight * slope);
         }
         std::fill(out + n_rows_, out + kBlockRows, T(0));
       }
@@ -224,6 +229,7 @@ class RescaledWorker {
   const Plan& plan_;
   const Kernels& kernels_;
   const double* labels_;
+  const double* slopes_;
   const Result& result_;
   const size_t n_words_;  // of a tree's decisions
   Margins margins_;
@@ -276,12 +282,12 @@ RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precisio
   return out;
 }
 
-bool explain_rescaled(const RescaledPlan& plan, const Rows& rows, const double* labels, const Result& result,
-                      int n_threads, const std::function<bool()>& interrupted) {
+bool explain_rescaled(const RescaledPlan& plan, const Rows& rows, const double* labels, const double* slopes,
+                      const Result& result, int n_threads, const std::function<bool()>& interrupted) {
   const TileSize size{kBlockRows, 1};
   return in_precision(plan.plan.precision, [&](auto number) {
     return explain_tiles(plan.plan, rows, result, size, n_threads, interrupted,
-                         [&](int) { return RescaledWorker<decltype(number)>(plan, labels, result); });
+                         [&](int) { return RescaledWorker<decltype(number)>(plan, labels, slopes, result); });
   });
 }
 

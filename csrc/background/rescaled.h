@@ -38,9 +38,10 @@ RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precisio
                                 const double* weights, Link link, double scale);
 
 // Explain rows like explain() of plan/plan.h. `labels` has one label for each row; it is null for a link
-// without labels. The margins of the result are the margins of the model, before the link.
-bool explain_rescaled(const RescaledPlan& plan, const Rows& rows, const double* labels, const Result& result,
-                      int n_threads, const std::function<bool()>& interrupted);
+// without labels. `slopes`, unless it is null, has the slopes s(x, b) instead of the link: [row][output]
+// [background row]. The margins of the result are the margins of the model, before the link.
+bool explain_rescaled(const RescaledPlan& plan, const Rows& rows, const double* labels, const double* slopes,
+                      const Result& result, int n_threads, const std::function<bool()>& interrupted);
 
 // Return the bytes that one thread of explain_rescaled() allocates.
 size_t scratch_bytes(const RescaledPlan& plan);

@@ -53,14 +53,18 @@ std::vector<size_t> term_counts(const RescaledTables& tables) {
 }
 
 void explain_rescaled_rows(const RescaledPlan& plan, const py::array& X, py::array& values,
-                           const py::object& margin, int n_threads, const py::object& labels, bool zeroed) {
+                           const py::object& margin, int n_threads, const py::object& labels, bool zeroed,
+                           const py::object& slopes) {
   require_threads(n_threads);
   const Rows rows = host_rows(plan.plan, X);
   Result result = checked_result(plan.plan, rows.n_rows, values, margin);
   result.zeroed = zeroed;
   const double* const p = checked_labels(labels, rows.n_rows, has_labels(plan.link));
+  const py::ssize_t n_background = static_cast<py::ssize_t>(plan.weights.size());
+  const double* const s =
+      optional_doubles(slopes, "slopes", {rows.n_rows, py::ssize_t{plan.plan.n_outputs}, n_background});
   run_interruptibly([&](const auto& interrupted) {
-    return explain_rescaled(plan, rows, p, result, n_threads, interrupted);
+    return explain_rescaled(plan, rows, p, s, result, n_threads, interrupted);
   });
 }
 
@@ -89,7 +93,8 @@ void bind_rescaled_plans(py::module_& module) {
       .def(py::init(&compile_rescaled), py::arg("ensemble"), py::arg("precision"), py::arg("background"),
            py::arg("weights"), py::arg("link"), py::arg("scale"))
       .def("explain", &explain_rescaled_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
-           py::arg("n_threads"), py::arg("labels") = py::none(), py::arg("zeroed") = false)
+           py::arg("n_threads"), py::arg("labels") = py::none(), py::arg("zeroed") = false,
+           py::arg("slopes") = py::none())
       .def_property_readonly("background_margin", &background_margin)
       .def_property_readonly("constant", [](const RescaledPlan& plan) { return copy_of(plan.plan.constant); })
       .def_property_readonly("leaf_magnitude",

@@ -16,6 +16,9 @@ DEVICES = ("cpu", "cuda")
 #: Values of the option ``model_output`` that are functions of time, with an output for each time.
 TIME_OUTPUTS = ("survival", "cumulative_hazard")
 
+#: Values of the option ``model_output`` that are scores of an isolation forest.
+SCORE_OUTPUTS = ("score_samples", "decision_function")
+
 
 class Kind(NamedTuple):
     """Kind of results: values of single features or, from order 2 on, interactions of sets of features.
@@ -130,7 +133,7 @@ _QUADRATURE = (
         (SHAP_VALUES,),
         ("cpu",),
         interventional=True,
-        model_outputs=("response", *TIME_OUTPUTS),
+        model_outputs=("response", *TIME_OUTPUTS, *SCORE_OUTPUTS),
     ),
 )
 _LINEAR = (Results((SHAP_VALUES, BANZHAF_VALUES), ("cpu",), interventional=True),)

@@ -81,11 +81,14 @@ _NAMES_OF_WORDS = {
     "max_memory": ("memory_limit",),
     "cat_features": (),
     "categorical_features": (),
+    "init_score": ("base_margin",),
+    "offset": ("base_margin",),
 }
 
 #: Advice about words for something that is no option.
 _ADVICE = {
     "approximate": "The values are always exact",
+    "base_margin": "explain(..., base_margin=) returns a base value for each row",
     "interactions": "explain_interactions computes interactions",
 }
 

@@ -25,7 +25,16 @@ ValueIndex = Literal["SV", "BV", "OV"]
 InteractionIndex = Literal["SII", "STII", "BII"]
 FeaturePerturbation = Literal["auto", "tree_path_dependent", "interventional"]
 Cover = Literal["auto", "count", "weight"]
-ModelOutput = Literal["raw", "probability", "log_loss", "response", "survival", "cumulative_hazard"]
+ModelOutput = Literal[
+    "raw",
+    "probability",
+    "log_loss",
+    "response",
+    "survival",
+    "cumulative_hazard",
+    "score_samples",
+    "decision_function",
+]
 Precision = Literal["single", "double"]
 Outputs = Literal["auto", "all"]
 Columns = Literal["all", "used"]
@@ -387,7 +396,8 @@ OPTION_LINES = {
     "feature_perturbation": 'treatment of unknown features: "auto", "tree_path_dependent", "interventional"',
     "data_weight": "weight of each row of ``data``",
     "cover": 'covers of path-dependent values: "auto", "count", "weight"',
-    "model_output": '"raw" (margin), "probability", "log_loss", "response", "survival", "cumulative_hazard"',
+    "model_output": '"raw" (margin), "probability", "log_loss", "response", "survival", '
+    '"cumulative_hazard", "score_samples", "decision_function"',
     "times": "times of the survival function or the cumulative hazard function",
     "algorithm": '"auto", "quadrature", "fast_v2"; for comparison "gputreeshap", "treeshap", "fast_v1"',
     "device": '"auto", "cpu", "cuda", "cuda:N" or a list of GPUs',

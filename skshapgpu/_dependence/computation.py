@@ -89,6 +89,9 @@ class Computation:
         require_constant_leaves(
             adapted, "partial dependence", "use sklearn.inspection.partial_dependence(method='brute')"
         )
+        adapted.schema.require_one_input(
+            "partial dependence is not computed", "use sklearn.inspection.partial_dependence(method='brute')"
+        )
         require_resolved(adapted.ensemble, half_ranges(adapted.ensemble))
         link = link_of(adapted, model_output, all_outputs=False, interventional=True)
         reader = Reader(steps, adapted)

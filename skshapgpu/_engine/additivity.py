@@ -55,6 +55,8 @@ def allowed_gap(
     """
     # Each value of a row, and what each tree adds to its margin, is rounded to a multiple of this number.
     smallest = float(np.finfo(dtype).smallest_subnormal)
+    if model.link is not None and model.link.sum is not None:
+        extra = np.max(extra)  # it belongs to outputs, and gaps to margins
     extra = extra + (model.n_features + model.ensemble.n_trees) * smallest
     precision = "single" if dtype == np.float32 else model.options.precision
     if reach is not None:
@@ -68,6 +70,8 @@ def allowed_gap(
     if model.link is None:
         return allowed
     assert margin is not None
+    if model.link.sum is not None:
+        return model.link.sum.allowed_gap(allowed, model.constant, model.leaf_magnitude, margin)
     highest = np.maximum(margin, model.of(SHAP_VALUES).plan().background_margin.max(axis=0))
     return model.link.allowed_gap(allowed, model.constant, model.leaf_magnitude, labels, highest)
 
@@ -135,7 +139,7 @@ def largest_gaps(model: CompiledModel) -> tuple[np.ndarray, np.ndarray]:
     largest_of_floats = np.maximum(largest, _RESOLUTION_OF_FLOATS * margin)
     if model.link is None:
         return largest, largest_of_floats
-    limit = model.link.largest_margin_gap
+    limit = model.link.largest_margin_gap(model.constant, model.leaf_magnitude)
     if (model.rounding > limit).any():
         raise UnsupportedModelError(
             f"the margins are so large, up to {model.leaf_magnitude.max():.2g}, that sums in float64 may be "

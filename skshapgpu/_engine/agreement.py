@@ -190,6 +190,8 @@ class Explained:
                 compiled, sums.dtype, margin=expected, reach=reach, extra=library_rounding
             )
         margin = np.zeros_like(expected, np.float64)
+        if self.link.sum is not None:
+            margin = self.adapted.ensemble.margin(sums.block)
         if self.link.name == "exp":  # the only link whose slope has no bound
             with np.errstate(divide="ignore"):
                 margin = np.log(expected.astype(np.float64)) / self.link.scale
@@ -332,6 +334,8 @@ def _partial_sums(adapted: AdaptedModel, block: np.ndarray, n_outputs: int) -> n
             # A library may add the intercept first or last.
             total[:, output] += (np.abs(sums) + np.abs(values) + start[output]).sum(axis=1)
             before[:, output] += values.sum(axis=1)
+    if total.shape[1] != n_outputs:  # outputs are sums of functions of the margins
+        total = total.max(axis=1, keepdims=True)
     return np.broadcast_to(total, (len(block), n_outputs))
 
 

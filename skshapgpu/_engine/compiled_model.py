@@ -110,9 +110,9 @@ class CompiledModel:
         Kinds of results whose additivity is checked.
     options : Options
         The options of the parameter, but with double precision if the trees of the ensemble need it.
-    largest_gap, largest_gap_of_floats : ndarray of float64, shape (n_computed_outputs,)
-        Limits of the additivity gap of float64 and float32 values, so that values of trees whose leaves
-        cancel add up to the margin, too.
+    largest_gap, largest_gap_of_floats : ndarray of float64, shape (number of margins,)
+        Limits of the additivity gap of float64 and float32 values of margins, so that values of trees whose
+        leaves cancel add up to the margin, too.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class CompiledModel:
         self.has_linear_leaves = ensemble.has_linear_leaves
         self.checks_rows = link is not None or self.has_linear_leaves
         self.n_features = ensemble.n_players if sharing is None else sharing.n_features
-        self.n_computed_outputs = ensemble.n_outputs
+        self.n_computed_outputs = ensemble.n_outputs if link is None else link.n_outputs(ensemble)
         self.n_outputs = 2 if widen else self.n_computed_outputs
         self._compile(tables)
         self.largest_gap, self.largest_gap_of_floats = additivity.largest_gaps(self)

@@ -19,6 +19,7 @@ from ..adapters.ensemble import attributes_of
 from .costs import trees as tree_costs
 from .costs.background_pairs import PairTables
 from .costs.trees import TableLayout, TreeGroup
+from .link_sums import LinkSumPlan
 from .sharing import PairSharing, Sharing
 from .softmax import SoftmaxPlan
 
@@ -422,6 +423,8 @@ class LinkPlan(BackgroundPlan):
         assert link is not None and model.background is not None
         if link.is_joint:
             return SoftmaxPlan(model.ensemble, model.options.precision, model.background, link)
+        if link.sum is not None:
+            return LinkSumPlan(model.ensemble, model.options.precision, model.background, link.sum)
         return _core.RescaledPlan(*self._background(), link.name, link.scale)
 
     @computed_once
@@ -439,7 +442,7 @@ class LinkPlan(BackgroundPlan):
     def name_without_gpus(self, name: str) -> str:
         link = self.model.link
         assert link is not None
-        if link.is_joint or "cuda" not in self.model.results[self.kind].devices:
+        if link.is_joint or link.sum is not None or "cuda" not in self.model.results[self.kind].devices:
             return f"SHAP values of a {link.noun}"
         return (
             f"SHAP values of a {link.noun} whose tables do not fit into memory or memory_limit, or are "

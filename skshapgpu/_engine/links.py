@@ -3,7 +3,8 @@
 Probabilities, losses, responses and functions of time are functions of the margin, called links. The core
 computes their slopes between two margins (``csrc/background/rescaled.cpp``), and this module evaluates the
 functions themselves, so that the additivity check compares two independent computations. A softmax is a
-function of the margins of all outputs, which have no such slope (``softmax.py``).
+function of the margins of all outputs, which have no such slope (``softmax.py``). A sum of functions of
+several margins is a link, too (``adapters/link_sums.py``).
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ import numpy as np
 from scipy.special import ndtr, softmax
 from sklearn.utils.validation import column_or_1d
 
-from .._common.algorithms import AUTO, MODEL_OUTPUTS, SHAP_VALUES, TIME_OUTPUTS
+from .._common.algorithms import AUTO, MODEL_OUTPUTS, SCORE_OUTPUTS, SHAP_VALUES, TIME_OUTPUTS
 from .._common.checks import require_one_of, require_unmasked
 from .._common.devices import require_cpu
 from .._rows.tables import require_same_rows
+from ..adapters.ensemble import Ensemble
+from ..adapters.link_sums import LinkSum
 from ..adapters.schema import AdaptedModel
+from ..errors import UnsupportedModelError
 from .linear_leaves import require_explainable_leaves
 
 #: Rounding error of a link's values and their mean, relative to their largest possible magnitude.
@@ -40,6 +44,7 @@ _UNIT_OF_OUTPUT = {
     "log_loss": "loss",
     "response": "response",
     **_OVER_TIME,
+    **dict.fromkeys(SCORE_OUTPUTS, "score"),
 }
 
 #: The steepest slope of some links.
@@ -53,16 +58,17 @@ _LARGEST_LABEL = 1e30
 class Link:
     """Function of the margin of each output, and of a label if it is a loss.
 
-    A softmax is a function of the margins of all outputs together.
+    A softmax is a function of the margins of all outputs together. A sum has other outputs than the margins.
     """
 
-    #: "logistic", "log_loss", "squared_error", "exp", "gumbel", "normal" or "softmax": the link's name in the
-    #: core, which has no softmax.
+    #: "logistic", "log_loss", "squared_error", "exp", "gumbel", "normal", "softmax" or "sum": the link's name
+    #: in the core, which has neither of the last two.
     name: str
     noun: str  # name of the link's values in error messages
     model_output: str  # value of the option that selects the link
     scale: float = 1.0  # factor by which the margin is multiplied first; 1 for a squared error
     classes: tuple[Any, ...] | None = None  # class labels of a log loss, the negative class first
+    sum: LinkSum | None = None
 
     @property
     def has_labels(self) -> bool:
@@ -72,15 +78,22 @@ class Link:
     @property
     def is_joint(self) -> bool:
         """Whether the link is a function of the margins of all outputs together."""
-        return self.name == "softmax"
+        return self.name == "softmax" or (self.sum is not None and self.sum.is_joint)
 
-    @property
-    def largest_margin_gap(self) -> float:
-        """Largest additivity gap of margins that leaves the link's values six correct bits.
+    def n_outputs(self, ensemble: Ensemble) -> int:
+        """Return the number of outputs of the link."""
+        return ensemble.n_outputs if self.sum is None else self.sum.n_outputs
+
+    def largest_margin_gap(self, center: np.ndarray, reach: np.ndarray) -> float:
+        """Return the largest additivity gap of margins that leaves the link's values six correct bits.
 
         The values of a link between 0 and 1 then differ by at most 2^-6, and exponentials by this fraction. A
-        loss is as large as the margins are, so the limits of margins suffice.
+        loss is as large as the margins are, so the limits of margins suffice. Each margin differs from
+        ``center`` by at most ``reach``.
         """
+        if self.sum is not None:
+            slope = self.sum.steepest(center, reach)
+            return 2.0**-6 / slope if slope > 0 else np.inf
         steepest = {"softmax": 0.5, "logistic": 0.25, "exp": 1.0, **_STEEPEST}
         return 2.0**-6 / (steepest[self.name] * self.scale) if self.name in steepest else np.inf
 
@@ -89,6 +102,8 @@ class Link:
 
         Without labels, margins may have any shape; ``outputs`` is the axis of the outputs.
         """
+        if self.sum is not None:
+            return self.sum.of(margin, outputs)
         if self.name == "softmax":
             return softmax(self.scale * margin, axis=outputs)
         if self.name == "logistic":
@@ -267,11 +282,32 @@ def link_of(adapted: AdaptedModel, model_output: str, all_outputs: bool, interve
     return link
 
 
+def _sum_of(adapted: AdaptedModel, model_output: str, interventional: bool) -> Link | None:
+    """Return the link of an output that is a sum of functions of margins; None for other outputs."""
+    function = adapted.functions.get(model_output)
+    if function is not None:
+        if not interventional:
+            raise _needs_background(model_output)
+        return Link("sum", _UNIT_OF_OUTPUT[model_output], model_output, sum=function)
+    if adapted.no_margin is not None:
+        if model_output == "raw":
+            raise UnsupportedModelError(adapted.no_margin)
+        outputs = " or ".join(map(repr, adapted.functions))
+        raise ValueError(f"model_output={model_output!r} is not defined for this model: use {outputs}")
+    if model_output in SCORE_OUTPUTS:
+        raise ValueError(
+            f"model_output={model_output!r} is a score of an IsolationForest: for other models, use "
+            "model_output='raw', the margin, which is the decision_function of boosting"
+        )
+    return None
+
+
 def _link_of(
     adapted: AdaptedModel, model_output: str, all_outputs: bool, interventional: bool
 ) -> Link | None:
-    if model_output == "raw":
-        return None
+    link = _sum_of(adapted, model_output, interventional)
+    if link is not None or model_output == "raw":
+        return link
     if adapted.link == "identity" and model_output in ("probability", *TIME_OUTPUTS):
         return None
     if model_output in TIME_OUTPUTS:

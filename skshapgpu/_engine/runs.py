@@ -282,7 +282,7 @@ class HostRun(Run):
         n_threads = 0 if execution.indices else execution.n_threads
         work_row = row.work + (rows.row_bytes if execution.indices else rows.packed_row_bytes)
         if self._checked and self._compiled.checks_rows:
-            work_row += _CHECK_BYTES * self.n_outputs
+            work_row += _CHECK_BYTES * max(self.n_outputs, self._compiled.ensemble.n_outputs)
         sharing = plans.sharing
         if sharing is not None:
             n_shared = sharing.n_players
@@ -343,7 +343,7 @@ class HostRun(Run):
 
             self._accept(gaps, values.dtype, start, margins)
             return
-        margin = np.empty(values.shape[:2]) if self._checked else None
+        margin = np.empty((len(values), compiled.ensemble.n_outputs)) if self._checked else None
         labels = reach = None
         if self._labels is not None:
             labels = parts["labels"] = self._labels[start : start + len(values)]

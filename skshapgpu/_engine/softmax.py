@@ -104,11 +104,12 @@ def _require_few(n_features: int, n_background: int) -> int:
     predictions = 2**n_features * n_background
     if n_features > MOST_FEATURES or predictions > MOST_PREDICTIONS:
         raise ValueError(
-            "model_output='probability': the probabilities of a softmax are explained by their definition, "
+            "model_output='probability': probabilities that depend on several margins, such as those of a "
+            "softmax, are explained by their definition, "
             f"with a prediction for each of the 2^{n_features} coalitions of the {n_features} features that "
             f"the model uses and each of the {n_background:,} background rows: {predictions:,} for each row "
             f"explained. At most {MOST_FEATURES} features and {MOST_PREDICTIONS:,} predictions are possible: "
-            "use fewer background rows, feature_groups=, or model_output='raw'"
+            "use fewer background rows or feature_groups="
         )
     return predictions
 

@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state, check_scalar
 from .._common.checks import require_count, require_one_of
 from .._common.progress import require_progress, watched
 from .._common.types import CrossValidation, ExplainerOptions, Progress, Table, Vector
-from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import table
+from ..adapters.step_origins import ONE_TO_ONE, selected
 from .selecting import OutOfFoldSelector, TrainingRows
 from .shadow_rounds import CONFIRMED, REJECTED, UNDECIDED, ShadowRounds, p_values
 from .shadows import seeded, shadow_sources, with_shadows

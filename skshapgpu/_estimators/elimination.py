@@ -13,8 +13,8 @@ from sklearn.utils.metadata_routing import MetadataRouter
 from .._common.checks import require_count, require_one_of
 from .._common.progress import require_progress, watched
 from .._common.types import CrossValidation, ExplainerOptions, Progress, Table, Vector
-from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import select, table
+from ..adapters.step_origins import ONE_TO_ONE, selected
 from .selecting import OutOfFoldSelector, TrainingRows, mapping_to
 
 

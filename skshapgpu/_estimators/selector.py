@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._common.checks import require_count
 from .._common.types import CrossValidation, ExplainerOptions, Table, Vector
-from .._rows.origins import ONE_TO_ONE, selected
 from .._rows.tables import n_rows_of
+from ..adapters.step_origins import ONE_TO_ONE, selected
 from .base import fit_model
 from .importance import Importances, find_importances
 from .selecting import BaseShapSelector

@@ -78,7 +78,8 @@ class ShapTransformer(ExplainingTransformer):
         weights; see :class:`TreeExplainer`.
     cover : {"auto", "count", "weight"}, default="auto"
         Kind of cover at each node; see :class:`TreeExplainer`.
-    model_output : {"raw", "probability", "response", "survival", "cumulative_hazard"}, default="raw"
+    model_output : {"raw", "probability", "response", "survival", "cumulative_hazard", "score_samples", \
+            "decision_function"}, default="raw"
         Quantity that the values explain; see :class:`TreeExplainer`.
     times : float or array-like of shape (n_times,), default=None
         Times of a survival function or cumulative hazard function; see :class:`TreeExplainer`.

@@ -25,6 +25,7 @@ from .._common.types import (
 )
 from .._engine import agreement
 from .._engine.agreement import Explained, Sums
+from .._engine.base_margins import base_values_of_rows
 from .._engine.call_plans import CallPlan, call_plan
 from .._engine.execution import plan_on_cpu
 from .._engine.features import (
@@ -150,7 +151,13 @@ class ExplainerCalls(CompiledExplainer):
         return self._compiled.of(request.kind).sets(request.result)
 
     def explain(
-        self, X: Table, y: Vector | None = None, *, index: ValueIndex = "SV", progress: Progress = False
+        self,
+        X: Table,
+        y: Vector | None = None,
+        *,
+        index: ValueIndex = "SV",
+        base_margin: Table | Vector | None = None,
+        progress: Progress = False,
     ) -> Explanation:
         """Compute SHAP values, with names, data, row labels and base values.
 
@@ -175,6 +182,11 @@ class ExplainerCalls(CompiledExplainer):
             ``feature_groups`` (Owen, Values of games with a priori unions, 1977,
             doi:10.1007/978-3-642-45494-3_7): one for each column, which add up to the Shapley value of its
             group.
+        base_margin : array-like of shape (n_rows,) or (n_rows, n_outputs), default=None
+            Margin from which the prediction of each row starts, such as the log of an exposure: the
+            ``base_margin`` of XGBoost's ``predict``, or the ``init_score`` of a row for LightGBM, whose
+            ``predict`` does not add it. Each row then has a base value of its own; the values are the same. A
+            pandas object must have the index of X, in its order.
         progress : bool or callable, default=False
             True draws a progress bar with tqdm or rich. A function is called periodically with the number of
             finished rows and the total number of rows; an exception that it raises ends the call. Neither
@@ -201,22 +213,30 @@ class ExplainerCalls(CompiledExplainer):
         kind = value_kind(index)
         if progress is not False:
             require_progress(progress)
-        return self._explain(X, y, kind, progress)
+        return self._explain(X, y, kind, progress, base_margin)
 
     __call__ = explain
 
-    def _explain(self, X: Any, y: Any, kind: Kind, progress: Any) -> Explanation:
+    def _explain(self, X: Any, y: Any, kind: Kind, progress: Any, base_margin: Any = None) -> Explanation:
         """Do the work of :meth:`explain`."""
         start = perf_counter()
         X = collected(X)
         rows = self._read(X, kind, kind.values_name)
         labels = self._read_labels(y, rows)
+        base_values = None
+        if base_margin is not None:
+            base = np.zeros(0) if self._has_labels else self._base
+            base_values = base_values_of_rows(
+                self._adapted, self.model_output, base, base_margin, rows.n_rows, rows.row_labels
+            )
         values, run = execute(self._compiled, rows, kind, shap_values, labels, progress)
         if self._agreement.is_open:
             self._compare_with_model(X, rows, labels, values if kind.adds_up else None)
         facts = self._facts(X, rows, run, self._features_of(kind.index))
         if labels is not None:
             facts["base_values"] = self._compiled.base_value(labels)[:, 0]
+        elif base_values is not None:
+            facts["base_values"] = base_values
         facts["values"], facts["index"] = _shaped(values), kind.index
         facts["model_output"], facts["seconds"] = self.model_output, perf_counter() - start
         return from_fields(facts)

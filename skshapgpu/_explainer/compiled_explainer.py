@@ -101,7 +101,7 @@ class CompiledExplainer:
             )
         self._unit = unit_of(adapted, options.model_output)
         widen = options.outputs == "all" and adapted.binary is not None
-        n_outputs = 2 if widen else adapted.ensemble.n_outputs
+        n_outputs = 2 if widen else adapted.n_outputs
         self._output_names: tuple[Any, ...] | None = None
         if widen:
             self._output_names = adapted.class_names or (0, 1)

@@ -279,8 +279,8 @@ class Explanation(LabelledValues):
         :func:`cross_val_explain` found no values.
     base_values : float or ndarray of shape (n_outputs,)
         Expected margin: base value and SHAP values of a row add up to its margin (or to another
-        ``model_output``). For a log loss, or from :func:`cross_val_explain`, each row has its own: shape
-        (n_rows[, n_outputs]).
+        ``model_output``). For a log loss, with ``base_margin``, or from :func:`cross_val_explain`, each row
+        has its own: shape (n_rows[, n_outputs]).
     data : array, sparse matrix, data frame or None
         The rows explained, as the model's last step saw them; X itself, not a copy, unless features were
         selected, as by ``columns="used"``. With ``feature_groups`` of an explainer, an object whose ``rows``
@@ -311,7 +311,8 @@ class Explanation(LabelledValues):
         "OV": Owen values, which add up to the Shapley values of groups of features.
     feature_perturbation : {"tree_path_dependent", "interventional"}
         How features outside a coalition are treated: by the covers of the trees, or by background rows.
-    model_output : {"raw", "probability", "log_loss", "response", "survival", "cumulative_hazard"}
+    model_output : {"raw", "probability", "log_loss", "response", "survival", "cumulative_hazard", \
+            "score_samples", "decision_function"}
         Quantity that the values explain; see :class:`TreeExplainer`. If it is a function of time,
         ``output_names`` has the times.
     unit : str

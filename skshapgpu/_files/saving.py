@@ -36,7 +36,8 @@ _LARGE = [f"{_TABLES}floats", f"{_TABLES}doubles"]
 #: Kinds of the dtypes of scalars and arrays that can be saved: booleans, numbers and strings.
 _SCALARS = "biufU"
 
-#: Module and class of the encoders and derived columns that can be saved, by their names in files.
+#: Module and class of the encoders, derived columns and sums of functions that can be saved, by their names
+#: in files.
 _ENCODERS = {
     "sklearn categories": ("skshapgpu.adapters.sklearn", "OrdinalCategories"),
     "xgboost categories": ("skshapgpu.adapters.xgboost", "XgboostCategories"),
@@ -47,6 +48,7 @@ _ENCODERS = {
     "treelite codes": ("skshapgpu.adapters.treelite", "Codes"),
     "onnx ranks": ("skshapgpu.adapters.onnx.splits", "Ranks"),
     "spark categories": ("skshapgpu.adapters.spark_ml.nodes", "Categories"),
+    **{name: ("skshapgpu.adapters.link_sums", name) for name in ("Sigmoid", "Isotonic", "Term", "LinkSum")},
 }
 
 

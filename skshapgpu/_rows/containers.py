@@ -73,7 +73,10 @@ def _read_dmatrix(X: Any) -> ContainerRows:
     if "c" in (X.feature_types or ()):
         raise _refusal(X, "holds codes of its own for categories")
     if X.get_base_margin().size:
-        raise ValueError("X is a DMatrix with a base_margin, from which predictions start: leave it out")
+        raise ValueError(
+            "X is a DMatrix with a base_margin, from which predictions start: leave it out of the DMatrix, "
+            "and pass it as explain(..., base_margin=)"
+        )
     try:
         data = X.get_data()
     except xgboost.core.XGBoostError as error:

@@ -145,6 +145,8 @@ def read(
         rules.check_categorical()
     if not devices.auto and columns.gpu not in devices.indices:
         raise ValueError(f"X is on cuda:{columns.gpu}, but device is {label(devices.indices)!r}")
+    if schema.inputs:
+        raise TypeError("X is on a GPU, but members of the model have steps of their own: copy X to the host")
     if schema.derived is not None:
         raise TypeError(
             "X is on a GPU, but the model tests numbers that are computed from categories on the host, as "

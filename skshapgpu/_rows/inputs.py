@@ -88,6 +88,8 @@ class Reader:
 
     def _read(self, X: Any, argument: str) -> HostRows:
         rows = read(X, self.schema, self._x_dtype, self._tested, self._seen)
+        for own in self.schema.inputs:
+            rows.add(read(prepare(own.steps, X).transformed, own.schema, own.x_dtype))
         if self.schema.warns_as is not None and not is_container(X):
             warn_of_names(
                 self.schema, has_names=rows.has_names, is_frame=rows.package is not None, argument=argument
@@ -275,7 +277,8 @@ class HostRows:
                 self._array = None
         missing = schema.missing_value
         self._as_it_is = False
-        decoded = bool(schema.encoders) or schema.derived is not None
+        self._step_rows: list[HostRows] = []  # the result of each of the schema's ``inputs``
+        decoded = bool(schema.encoders) or schema.derived is not None or bool(schema.inputs)
         if self._array is not None and not decoded and missing != missing:
             self._as_it_is = self._array.dtype in (_FLOAT32, _FLOAT64) and self._array.flags.aligned
         if not self._as_it_is:  # the row, its mask of missing values, and one column before conversion
@@ -290,6 +293,12 @@ class HostRows:
             packed = entry_bytes * data.nnz // max(self.n_rows, 1) + self._x_dtype.itemsize * len(tested)
             if packed < self.row_bytes:
                 self._tested, self.packed_row_bytes = tested, packed
+
+    def add(self, rows: HostRows) -> None:
+        """Add the rows that steps of a member of a sum have made."""
+        self._step_rows.append(rows)
+        self.row_bytes += rows.row_bytes
+        self.packed_row_bytes += rows.row_bytes
 
     @computed_once
     def rules(self) -> ColumnRules:
@@ -344,7 +353,9 @@ class HostRows:
             # Overflow gives infinity, which the check below handles.
             with np.errstate(over="ignore", under="ignore"):
                 block = self._convert(start, stop)
-        bad = self._first_bad(block, n_threads)
+        # The columns of steps have been checked by themselves.
+        checked = block[:, : self._schema.n_features] if self._schema.inputs else block
+        bad = self._first_bad(checked, n_threads)
         if bad is not None:
             self._refuse(block[bad], start + bad[0], bad[1])
         return block
@@ -379,7 +390,9 @@ class HostRows:
         schema = self._schema
         block = np.empty((stop - start, schema.n_columns), self._x_dtype)
         encoded: dict[int, Column] = {}
-        if sp.issparse(self.data):
+        if not schema.reads_x:
+            block[:, : schema.n_features] = 0.0
+        elif sp.issparse(self.data):
             self._fill_from_sparse(block, start, stop, encoded)
         elif self._array is not None and self._array.dtype.kind in "fiub" and not schema.encoders:
             array = self._array[start:stop]
@@ -393,7 +406,7 @@ class HostRows:
             self._fill_by_column(block, start, stop, encoded)
             if schema.object_dtype is not None and self.package is None:
                 block[:, : schema.n_features] = block[:, : schema.n_features].astype(schema.object_dtype)
-        if schema.exact_arrays and self._becomes_other_array:
+        if schema.reads_x and schema.exact_arrays and self._becomes_other_array:
             self.rules.require_exact(block[:, : schema.n_features], start)
         missing = schema.missing_value
         if missing == missing:  # encoders have treated missing values themselves
@@ -402,6 +415,11 @@ class HostRows:
             block[is_missing] = np.nan
         if schema.derived is not None:
             schema.derived.fill(block, encoded)
+        first = schema.n_features
+        for rows in self._step_rows:
+            made = rows.chunk(start, stop)
+            block[:, first : first + made.shape[1]] = made
+            first += made.shape[1]
         return block
 
     def _fill_from_sparse(self, block: np.ndarray, start: int, stop: int, encoded: dict[int, Column]) -> None:
@@ -509,7 +527,7 @@ def read(
             )
         schema = replace(schema, missing_value=np.nan)
     if isinstance(table.data, np.ndarray):
-        require_real(table.data.dtype.kind, "X", text=bool(schema.encoders))
+        require_real(table.data.dtype.kind, "X", text=bool(schema.encoders) or not schema.reads_x)
     elif sp.issparse(table.data):
         if not schema.allow_sparse:
             raise ValueError(

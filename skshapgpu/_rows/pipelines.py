@@ -15,6 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import validate_data
 
+from ..adapters.step_origins import ONE_TO_ONE, all_columns, names_made
 from ..adapters.wrappers import is_a, is_self_training, nest, wrapper_of
 from ..errors import UnsupportedModelError
 from .gpu_arrays import on_gpu
@@ -62,6 +63,9 @@ class AsArray:
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the columns of X."""
         return OneToOneFeatureMixin.get_feature_names_out(self._owner, input_features)
+
+
+ONE_TO_ONE[AsArray] = all_columns
 
 
 def _without(model: Any, *attributes: str) -> Any:
@@ -201,14 +205,6 @@ def names_behind(steps: Sequence[Any], names: Any) -> list[str] | None:
     for step in steps:
         names = names_made(step, names)
     return names
-
-
-def names_made(step: Any, names: Any) -> list[str] | None:
-    """Return the names of the columns that a step makes from columns with these names; None if unknown."""
-    try:
-        return list(map(str, step.get_feature_names_out(names)))
-    except Exception:  # the method is missing, in the step or in a part of it, or has no argument, or fails
-        return None
 
 
 def unique(names: Sequence[str]) -> list[str]:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from ..errors import UnsupportedModelError
 from .schema import AdaptedModel
-from .sklearn_ensembles import adapted_member
-from .sums import Member, weighted_sum
+from .sklearn_members import fitted_member
+from .sums import weighted_sum
 
 
 def sum_of_models(models: Sequence[Any], weights: npt.ArrayLike) -> AdaptedModel:
@@ -25,8 +25,8 @@ def sum_of_models(models: Sequence[Any], weights: npt.ArrayLike) -> AdaptedModel
     Parameters
     ----------
     models : sequence of fitted models
-        Models of any supported library, which take the same X. A pipeline must have no steps before its
-        model: explain the models on X as the steps transform it.
+        Models of any supported library, which take the same X. The steps of a pipeline are read as those of a
+        member of a ``VotingRegressor`` are.
     weights : array-like of shape (n_models,)
         The weight of each model.
 
@@ -60,9 +60,15 @@ def sum_of_models(models: Sequence[Any], weights: npt.ArrayLike) -> AdaptedModel
         raise ValueError(
             f"weights must be a finite number for each of the {len(models)} models, at least one"
         )
-    members = [adapted_member("sum", model) for model in models]
+    fitted = [fitted_member("sum", model) for model in models]
+    members = [member.model for member in fitted]
     first, n_outputs = members[0], members[0].ensemble.n_outputs
     for member in members:
+        if member.no_margin is not None:
+            raise UnsupportedModelError(
+                "cannot explain a sum of models one of which has no margin, only a mean of probabilities: "
+                "explain each of the models"
+            )
         if (member.link, member.link_scale, member.binary) != (first.link, first.link_scale, first.binary):
             raise UnsupportedModelError(
                 "cannot explain a sum of models whose margins have different units, such as log-odds and "
@@ -73,7 +79,7 @@ def sum_of_models(models: Sequence[Any], weights: npt.ArrayLike) -> AdaptedModel
             raise UnsupportedModelError(
                 "cannot explain a sum of models with different outputs or classes: explain each of the models"
             )
-    parts = [Member(member, factor * np.eye(n_outputs)) for member, factor in zip(members, factors)]
+    parts = [member.part(factor * np.eye(n_outputs)) for member, factor in zip(fitted, factors)]
     adapted = weighted_sum("sum", parts, np.zeros(n_outputs))
     functions = [member.predictions["raw"] for member in members if "raw" in member.predictions]
     predictions = {"raw": partial(_total, functions, factors)} if len(functions) == len(members) else {}

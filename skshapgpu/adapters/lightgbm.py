@@ -144,6 +144,8 @@ def _predictions(model: Any, adapted: AdaptedModel, booster: Any) -> dict[str, C
     averages = "average_output" in head
     n_averaged = adapted.ensemble.n_trees // adapted.ensemble.n_outputs if averages else 1
     predictions: dict[str, Callable[[Any], Any]] = {"raw": partial(_raw_scores, model, max(n_averaged, 1))}
+    if n_averaged <= 1 and hasattr(model, "decision_function"):  # since LightGBM 4.7
+        predictions["raw"] = model.decision_function
     objective, parameters = _objective(head)
     if not hasattr(model, "predict_proba") and objective in _UNCHANGED and "sqrt" not in parameters:
         predictions["raw"] = model.predict

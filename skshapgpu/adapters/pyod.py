@@ -38,4 +38,4 @@ def adapt(model: Any) -> AdaptedModel:
         allow_sparse=False,
         frames_are_arrays=True,
     )
-    return replace(adapted, schema=schema, predictions={"raw": adapted.predictions["raw"]})
+    return replace(adapted, schema=schema, functions={}, predictions={"raw": adapted.predictions["raw"]})

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import UnsupportedModelError
 from .ensemble import Ensemble, Tree
+from .link_sums import LinkSum
 
 #: Values of ``AdaptedModel.link``.
 _LINKS = (None, "identity", "logistic", "softmax", "exp", "gumbel", "normal")
@@ -209,6 +210,10 @@ class InputSchema:
         Number of categorical columns that a data frame must have; None if the library accepts any number.
     derived : DerivedColumns or None
         Columns that the trees test in addition to the columns of X.
+    inputs : tuple of StepInput
+        What steps of their own make of X for some members of a sum. These columns follow the columns of X.
+    reads_x : bool
+        Whether any tree tests columns of X themselves; otherwise X may hold anything that the steps accept.
     warns_as : str or None
         Name of the model's class if its ``predict`` warns, as scikit-learn's do, when X has names of columns
         and the training data had none, or the reverse. None if it does not warn.
@@ -237,6 +242,8 @@ class InputSchema:
     frame_encoder: ColumnEncoder | None = None
     n_categorical: int | None = None
     derived: DerivedColumns | None = None
+    inputs: tuple[StepInput, ...] = ()
+    reads_x: bool = True
     warns_as: str | None = None
     frames_have_names: bool = False
 
@@ -251,8 +258,9 @@ class InputSchema:
 
     @property
     def n_columns(self) -> int:
-        """Number of columns that the trees may test: the columns of X, and the derived columns."""
-        return self.n_features + (0 if self.derived is None else self.derived.n_columns)
+        """Number of columns that the trees may test: of X, derived from it, and made by steps of members."""
+        n_derived = 0 if self.derived is None else self.derived.n_columns
+        return self.n_features + n_derived + sum(own.schema.n_columns for own in self.inputs)
 
     @property
     def takes_codes(self) -> bool:
@@ -260,10 +268,39 @@ class InputSchema:
         encoders = [*self.encoders.values(), self.frame_encoder]
         return any(getattr(encoder, "takes_codes", False) for encoder in encoders)
 
+    def require_one_input(self, problem: str, instead: str) -> None:
+        """Raise ``UnsupportedModelError`` if members of a sum have steps of their own.
+
+        ``problem`` says what is then not computed, and ``instead`` what the user can do.
+        """
+        if self.inputs:
+            raise UnsupportedModelError(
+                f"{problem} for a sum with members that have steps of their own: put the steps before the "
+                f"sum, as in make_pipeline(step, VotingRegressor(...)), or {instead}"
+            )
+
     @property
     def has_encoders(self) -> bool:
         """Whether any column may be categorical."""
         return bool(self.encoders) or self.frame_encoder is not None
+
+
+@dataclass(frozen=True, eq=False)
+class StepInput:
+    """Input of a member of a sum that is a pipeline: its leading steps, and how its model reads their result.
+
+    Attributes
+    ----------
+    steps : tuple of transformers
+        Copies of the fitted steps, which transform X.
+    schema : InputSchema
+    x_dtype : str
+        Precision in which the member's library reads the transformed X.
+    """
+
+    steps: tuple[Any, ...]
+    schema: InputSchema
+    x_dtype: str
 
 
 @dataclass(frozen=True)
@@ -315,6 +352,11 @@ class AdaptedModel:
     shared : tuple of tuple of int
         Players whose value several columns of X share evenly: for each player that comes after the columns of
         X, these columns.
+    functions : mapping of str to LinkSum
+        Outputs that are sums of functions of the margins, by the value of ``model_output`` that they are.
+    no_margin : str or None
+        If the outputs are such sums only, so that the margins, the outputs of the ensemble, are no outputs of
+        the model: the message of the error for ``model_output="raw"``. None: the margins are outputs.
     constant_magnitude : ndarray of shape (n_outputs,) or None
         Sum of the magnitudes of the constants that the library adds up to each intercept, from which the
         rounding of its sums follows; None if the intercept is a single constant. It is not saved.
@@ -343,11 +385,20 @@ class AdaptedModel:
         default=None, repr=False
     )
     shared: tuple[tuple[int, ...], ...] = ()
+    functions: Mapping[str, LinkSum] = field(default_factory=dict, repr=False)
+    no_margin: str | None = field(default=None, repr=False)
     constant_magnitude: np.ndarray | None = field(default=None, repr=False, compare=False)
     predictions: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"predictions": {}}
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs: those of the ensemble, unless ``functions`` compute them."""
+        if self.no_margin is None:
+            return self.ensemble.n_outputs
+        return next(iter(self.functions.values())).n_outputs
 
     def __post_init__(self) -> None:
         if self.ensemble.has_linear_leaves and self.schema.allow_inf:  # infinity times 0 is not a number
@@ -373,7 +424,13 @@ class AdaptedModel:
 
     def _require_valid_outputs(self) -> None:
         """Raise ``ValueError`` unless each output has its own name, and the link is known."""
-        n_outputs = self.ensemble.n_outputs
+        for name, function in self.functions.items():
+            if function.n_margins != self.ensemble.n_outputs:
+                raise ValueError(
+                    f"the function {name!r} takes {function.n_margins} margins, but the ensemble has "
+                    f"{self.ensemble.n_outputs} outputs"
+                )
+        n_outputs = self.n_outputs
         for name, n in (("output_names", n_outputs), ("class_names", 2)):
             names = getattr(self, name)
             if names is None:

@@ -7,8 +7,10 @@ decision trees, forests, bagging of trees  ``predict``, or ``predict_proba``
 ``GradientBoosting*``                      ``decision_function``, or ``predict``
 ``HistGradientBoosting*``                  ``decision_function``, or ``predict`` before its
                                            inverse link (log link: poisson and gamma loss)
-``IsolationForest``                        average path length E, as shap explains it;
-                                           ``score_samples`` is ``-2 ** (-E / c)``
+``IsolationForest``                        average path length E, as shap explains it, which is
+                                           larger for normal rows; ``score_samples``,
+                                           ``-2 ** (-E / c)``, and ``decision_function`` are
+                                           functions of E
 ``tree_`` of a tree, without estimator     ``Tree.predict``: see ``sklearn_raw_tree.py``
 =========================================  ====================================================
 
@@ -42,6 +44,7 @@ from . import sklearn_ensembles, sklearn_raw_tree
 from ._known import require_known
 from ._subclasses import require_own_predictions
 from .ensemble import Ensemble, Tree
+from .link_sums import LinkSum, Term
 from .schema import (
     AdaptedModel,
     Column,
@@ -272,7 +275,17 @@ def _isolation_forest(model: Any) -> AdaptedModel:
     ]
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=0.0)
     adapted = _adapted(model, ensemble, trees, allow_nan=True, allow_inf=True)
-    return replace(adapted, predictions={"raw": partial(_mean_path_lengths, model)})
+    predictions: dict[str, Callable[[Any], Any]] = {"raw": partial(_mean_path_lengths, model)}
+    typical_length = float(_average_path_length([model._max_samples])[0])
+    if typical_length == 0:  # trees of one row, whose score is constant
+        return replace(adapted, predictions=predictions)
+    score = (Term("exp", -np.log(2) / typical_length, np.full((1, 1), -1.0)),)
+    functions = {
+        "score_samples": LinkSum(score, np.zeros(1)),
+        "decision_function": LinkSum(score, np.full(1, -float(model.offset_))),
+    }
+    predictions |= {name: getattr(model, name) for name in functions}
+    return replace(adapted, functions=functions, predictions=predictions)
 
 
 def _gradient_boosting(model: Any) -> AdaptedModel:

@@ -6,6 +6,8 @@ All that a model can do, the sum can do, since it is an ordinary :class:`~skshap
   cover.
 - Members that compare in different ways are brought to one comparison, ``x <= threshold``, by exact
   equivalents of their thresholds (``comparisons.py``). If one member reads float64, the sum does.
+- A member with leading steps has columns of its own in the ensemble, which follow the columns of X. A column
+  that its steps make from one column of X belongs to the player of this column.
 - X is accepted if all members accept it. Members that read the same X as different numbers, such as members
   with different category encoders, cannot be added up: the model is rejected, with the reason.
 """
@@ -13,7 +15,8 @@ All that a model can do, the sum can do, since it is an ordinary :class:`~skshap
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from copy import deepcopy
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +25,8 @@ import numpy as np
 from ..errors import UnsupportedModelError
 from .comparisons import at_most
 from .ensemble import Ensemble
-from .schema import AdaptedModel, ColumnEncoder, InputSchema
+from .schema import AdaptedModel, ColumnEncoder, InputSchema, StepInput
+from .step_origins import UnknownOriginError, columns_through, sources_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +40,14 @@ class Member:
         The outputs of the sum are the sums over the members of ``weights @ margin``.
     columns : ndarray of int or None
         Columns of the sum's X that the model takes; None if it takes all of them.
+    steps : tuple of transformers
+        Fitted steps that transform X for the model, which then takes all columns that they make.
     """
 
     model: AdaptedModel
     weights: np.ndarray
     columns: np.ndarray | None = None
+    steps: tuple[Any, ...] = ()
 
     def column_numbers(self) -> np.ndarray:
         """Return the column of the sum's X for each column of the model."""
@@ -74,15 +81,21 @@ def weighted_sum(
         The members read X in different ways, or derive columns from X.
     """
     models = [member.model for member in members]
-    for model in models:
+    for member in members:
+        model = member.model
+        if model.schema.inputs or (member.steps and member.columns is not None):
+            raise UnsupportedModelError(
+                f"cannot explain a {name} with steps inside the members of a member, or before a member that "
+                f"takes only some columns: put the steps before the {name}, make_pipeline(step, {name}(...))"
+            )
         if model.schema.derived is not None or len(model.ensemble.player):
             raise UnsupportedModelError(
                 f"cannot explain a {name} of a {model.family} model that computes numbers from categories, "
                 "such as target statistics: explain each of its members, or encode the categories first"
             )
-    n_features = models[0].schema.n_features if n_features is None else n_features
-    schema = _Schemas(name, members, n_features).merged()
+    schema, members, player = _with_steps(name, members, n_features)
     ensemble, nodes = _joined(name, members, offset, schema)
+    ensemble = replace(ensemble, player=player)
     has_cover = all(model.has_cover for model in models)
     kinds = {model.cover_kind for model in models}
     cover_kind = kinds.pop() if has_cover and len(kinds) == 1 else None
@@ -100,6 +113,71 @@ def weighted_sum(
         },
         constant_magnitude=np.abs(offset) + sum(np.abs(m.weights) @ _constant_magnitude(m) for m in members),
     )
+
+
+def _with_steps(
+    name: str, members: Sequence[Member], n_features: int | None
+) -> tuple[InputSchema, list[Member], np.ndarray]:
+    """Return the schema, the members with the columns that they take, and the player of each column.
+
+    There are no players, but an empty array, if no member has steps.
+    """
+    plain = [member for member in members if not member.steps]
+    with_steps = [member for member in members if member.steps]
+    made = [(*_made_columns(name, member), member) for member in with_steps]
+    if n_features is None:
+        n_features = plain[0].model.schema.n_features if plain else len(made[0][0])
+    if plain:
+        schema = _Schemas(name, plain, n_features).merged()
+    else:
+        names = getattr(with_steps[0].steps[0], "feature_names_in_", None)
+        names = None if names is None else tuple(map(str, names))
+        schema = InputSchema(n_features, feature_names=names, reads_x=False)
+    if not made:
+        return schema, list(members), np.empty(0, np.int32)
+    inputs, players, moved = [], [np.arange(n_features)], {}
+    for names_of_x, sources, member in made:
+        seen = names_of_x
+        if schema.blank_as_underscore:
+            seen = [column.replace(" ", "_") for column in names_of_x]
+        has_names = schema.feature_names and hasattr(member.steps[0], "feature_names_in_")
+        if len(seen) != n_features or (has_names and tuple(seen) != schema.feature_names):
+            raise UnsupportedModelError(
+                f"cannot explain a {name} whose members take different columns: all must be trained on the "
+                "same X, with the same names"
+            )
+        first = sum(map(len, players))
+        moved[id(member)] = replace(member, columns=first + np.arange(len(sources)), steps=())
+        players.append(sources)
+        own = member.model
+        inputs.append(StepInput(_copies(name, member.steps), own.schema, own.ensemble.x_dtype))
+    schema = replace(schema, inputs=tuple(inputs))
+    return schema, [moved.get(id(member), member) for member in members], np.concatenate(players)
+
+
+def _made_columns(name: str, member: Member) -> tuple[list[str], np.ndarray]:
+    """Return the names of the columns of X, and the column from which each column of the model was made."""
+    try:
+        names, columns = columns_through(member.steps, member.model.schema.n_features)
+    except UnknownOriginError as error:
+        raise UnsupportedModelError(
+            f"cannot explain a {name} with a member whose steps mix columns of X: {error}; put the steps "
+            f"before the {name}, make_pipeline(step, {name}(...)), or explain each of its members"
+        ) from error
+    return names, sources_of(columns)
+
+
+def _copies(name: str, steps: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return copies of steps, which do not change if the members are fitted again."""
+    try:
+        return deepcopy(steps)
+    except MemoryError:
+        raise
+    except Exception as error:  # a step may raise anything when it is copied
+        raise UnsupportedModelError(
+            f"cannot explain a {name} with a member whose steps cannot be copied: {error}. Put the steps "
+            f"before the {name}, or explain each of its members"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -152,7 +230,7 @@ def _joined(
         threshold = e.threshold[part.nodes]
         if not strict and (e.strict or e.x_dtype != x_dtype):
             is_numeric = _is_numeric(e)[part.nodes]
-            if e.strict and schema.allow_inf and (threshold[is_numeric] == -np.inf).any():
+            if e.strict and member.model.schema.allow_inf and (threshold[is_numeric] == -np.inf).any():
                 raise UnsupportedModelError(
                     f"cannot explain a {name} with a node that tests x < -inf if its members accept infinity"
                 )
@@ -164,7 +242,7 @@ def _joined(
     first_nodes = np.cumsum([0, *(e.n_nodes for e in ensembles)])
     values = [part.values for part in parts]
     ensemble = Ensemble(
-        n_features=schema.n_features,
+        n_features=schema.n_columns,
         tree_offsets=np.concatenate([[0], np.cumsum(join((part.sizes for part in parts), np.int64))]),
         tree_output=join((part.outputs for part in parts), np.int32),
         left=gather("left"),
@@ -177,7 +255,7 @@ def _joined(
         intercept=offset + sum(m.weights @ e.intercept for m, e in zip(members, ensembles)),
         x_dtype=x_dtype,
         strict=strict,
-        zero_missing=_zero_missing(name, members, schema.n_features, x_dtype),
+        zero_missing=_zero_missing(name, members, schema.n_columns, x_dtype),
         **_joined_categories(name, ensembles, parts, x_dtype),
         **_joined_linear_leaves(members, parts),
     )

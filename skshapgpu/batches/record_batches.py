@@ -148,6 +148,7 @@ class BatchExplainer:
             )
         require_sum_by(sum_by)
         explainer = explainer_of(model, options)
+        explainer._reader.schema.require_one_input("batches are not explained", "call explain(model, X)")
         if request is None:
             explainer._require_values(index)
         grouping = None if sum_by is None else groups_of_inputs(explainer, index)

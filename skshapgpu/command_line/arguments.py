@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
 
-from .._common.algorithms import ALGORITHMS, TIME_OUTPUTS
+from .._common.algorithms import ALGORITHMS, SCORE_OUTPUTS, TIME_OUTPUTS
 from .._versions import __version__
 from .answers import Answer
 
@@ -343,9 +343,10 @@ def _add_model_options(group: Any) -> None:
     )
     group.add_argument(
         "--model-output",
-        choices=("raw", "probability", "response", *TIME_OUTPUTS),
+        choices=("raw", "probability", "response", *TIME_OUTPUTS, *SCORE_OUTPUTS),
         help="raw (the default): the margin. The others need --background: probability, of a classifier; "
-        "response, such as a time; survival or cumulative_hazard, at --times",
+        "response, such as a time; survival or cumulative_hazard, at --times; score_samples or "
+        "decision_function, of an isolation forest",
     )
     group.add_argument(
         "--times",

@@ -79,7 +79,7 @@ def _model_facts(adapted: AdaptedModel) -> dict[str, Any]:
         "feature_names": names,
         "n_categorical": max(len(categorical), schema.n_categorical or 0),
         "categorical_features": [names[i] if names else i for i in categorical],
-        "n_outputs": ensemble.n_outputs,
+        "n_outputs": adapted.n_outputs,
         "output_names": adapted.output_names,
         "class_names": adapted.class_names,
         "link": adapted.link,

@@ -11,7 +11,7 @@ from helpers.checks import assert_margin, hard_rows
 from helpers.definition import assert_values_equal_definition
 from helpers.families import forest, forest_classifier, regressor
 from helpers.sums_data import FRAME, NUMBERS, TARGETS, THREE, TWO
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, VotingClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -96,6 +96,17 @@ def test_models_of_libraries_that_compare_in_other_ways() -> None:
     np.testing.assert_allclose(total, expected, rtol=0, atol=1e-3)
 
 
+def test_steps_before_a_model() -> None:
+    scaled = fitted(make_pipeline(StandardScaler(), regressor("sklearn")))
+    plain = fitted(forest())
+    values = explain(sum_of_models([scaled, plain], [1, -1]), ROWS, data=BACKGROUND, precision="double")
+    # SHAP values are linear in the model: each difference of two values is rounded at about 1000
+    parts = [explain(model, ROWS, data=BACKGROUND, precision="double") for model in (scaled, plain)]
+    np.testing.assert_allclose(values.values, parts[0].values - parts[1].values, rtol=0, atol=1e-10)
+    expected = scaled.predict(ROWS) - plain.predict(ROWS)
+    np.testing.assert_allclose(values.values.sum(axis=1) + values.base_values, expected, rtol=1e-10)
+
+
 def test_errors() -> None:
     models = [fitted(forest()), fitted(regressor("sklearn"))]
     for wrong in ([1], [1, -1, 0], [[1, -1]], [1, np.nan], [1, np.inf]):
@@ -103,9 +114,12 @@ def test_errors() -> None:
             sum_of_models(models, wrong)
     with pytest.raises(ValueError, match="at least one"):
         sum_of_models([], [])
-    scaled = fitted(make_pipeline(StandardScaler(), forest()))
-    with pytest.raises(UnsupportedModelError, match="with steps before its RandomForestRegressor"):
-        sum_of_models([models[0], scaled], [1, -1])
+    boosted = [
+        (name, GradientBoostingClassifier(n_estimators=3, random_state=i)) for i, name in enumerate("ab")
+    ]
+    votes = fitted(VotingClassifier(boosted, voting="soft"), TWO)
+    with pytest.raises(UnsupportedModelError, match="no margin, only a mean of probabilities"):
+        sum_of_models([votes, votes], [1, -1])
     renamed = forest().fit(FRAME.rename(columns={"c": "C"}), NUMBERS)
     with pytest.raises(UnsupportedModelError, match="columns of different names"):
         sum_of_models([models[0], renamed], [1, -1])

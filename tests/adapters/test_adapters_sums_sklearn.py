@@ -13,6 +13,7 @@ from helpers.sums import MODELS, boosting, own_margins, rows_only, tree
 from helpers.sums_data import FRAME, INDICATORS, LABELS, NUMBERS, TARGETS, THREE, TWO
 from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.decomposition import PCA
 from sklearn.ensemble import (
     AdaBoostClassifier,
     AdaBoostRegressor,
@@ -107,7 +108,6 @@ def test_probabilities(name: str) -> None:
 
 def test_models_without_a_link_have_no_probability() -> None:
     for name in (
-        "one against the rest",
         "margins of targets",
         "one against the rest, forests",
         "stack of both",
@@ -251,11 +251,20 @@ def ranged(model: Any) -> Any:
         (
             VotingClassifier([("a", boosting())], voting="soft"),
             TWO,
-            "of GradientBoostingClassifier.*takes prob",
+            "use model_output='probability'",
         ),
         (VotingClassifier([("a", LogisticRegression())], voting="soft"), TWO, "of LogisticRegression"),
         (VotingRegressor([("a", LinearRegression())]), NUMBERS, "of LinearRegression"),
-        (VotingRegressor([("a", steps(forest()))]), NUMBERS, r"put the steps before the VotingRegressor"),
+        (
+            VotingRegressor([("a", make_pipeline(PCA(), forest()))]),
+            NUMBERS,
+            r"PCA is not known.*put the steps before the VotingRegressor",
+        ),
+        (
+            VotingRegressor([("a", VotingRegressor([("b", steps(forest()))]))]),
+            NUMBERS,
+            "steps inside the members of a member",
+        ),
         (VotingRegressor([("a", RFE(forest(), n_features_to_select=2))]), NUMBERS, "of RFE"),
         (VotingRegressor([("a", HistGradientBoostingRegressor(loss="poisson"))]), NUMBERS, "takes predict"),
         (VotingRegressor([("a", AdaBoostRegressor())]), NUMBERS, "of AdaBoostRegressor.*weighted median"),
@@ -273,18 +282,22 @@ def ranged(model: Any) -> Any:
             "takes class labels",
         ),
         (StackingClassifier([("a", tree())], ranged(LogisticRegression()), cv=2), TWO, "of Pipeline"),
-        (CalibratedClassifierCV(boosting(), cv=2), TWO, "use ensemble=False"),
-        (CalibratedClassifierCV(boosting(), ensemble=False, cv=2), THREE, "use ensemble=False"),
-        (CalibratedClassifierCV(boosting(), method="isotonic", ensemble=False), TWO, "use ensemble=False"),
+        (CalibratedClassifierCV(boosting(), cv=2), TWO, "use model_output='probability'"),
+        (CalibratedClassifierCV(boosting(), ensemble=False, cv=2), THREE, "use model_output='probability'"),
+        (
+            CalibratedClassifierCV(boosting(), method="isotonic", ensemble=False),
+            TWO,
+            "use model_output='probability'",
+        ),
         (
             CalibratedClassifierCV(classifier("xgboost"), ensemble=False, cv=2),
             INDICATORS[:, 0],
-            "takes probabilities",
+            "use model_output='probability'",
         ),
         (MultiOutputRegressor(LinearRegression()), TARGETS, "of LinearRegression"),
         (MultiOutputClassifier(LogisticRegression()), LABELS, "of LogisticRegression"),
         (OneVsRestClassifier(LogisticRegression()), THREE, "of LogisticRegression"),
-        (BaggingClassifier(boosting(), 2), TWO, "of GradientBoostingClassifier"),
+        (BaggingClassifier(boosting(), 2), TWO, "use model_output='probability'"),
         (BaggingRegressor(steps(forest()), 2), NUMBERS, "put the steps before"),
         (AdaBoostRegressor(n_estimators=2), NUMBERS, "weighted median"),
         (RegressorChain(forest()), TARGETS, "on the columns that it takes"),

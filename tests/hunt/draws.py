@@ -122,7 +122,7 @@ def draw(seed: int, **fixed: Any) -> Draw:
     elif name in models.WITH_CODES and steps == "none" and task not in ("ranking", "outputs"):
         columns, params = _with_codes(choose, columns, params)
         trained_on = "array" if "codes" in params else trained_on
-    if trained_on == "csr" and (steps != "none" or name in ("histograms", "boosting")):
+    if trained_on == "csr" and (steps != "none" or name in ("histograms", "boosting", "sums")):
         trained_on = "array"
     outer = _outer(choose, family, task, steps)
     mode = choose("mode", list(MODES), list(MODES.values()))
@@ -222,6 +222,7 @@ def hasattr_importances(family: models.Family) -> bool:
         models.FAMILIES["histograms"],
         models.FAMILIES["bagging"],
         models.FAMILIES["isolation"],
+        models.FAMILIES["sums"],
         models.FAMILIES["survival"],
     )
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from . import sums
+
 
 def library_of(model: Any) -> str:
     """Return the library of a model; classes of the hunt itself belong to the library of their base class."""
@@ -25,6 +27,8 @@ def n_rounds(model: Any) -> int:
         return booster.num_trees()
     if library == "catboost":
         return model.tree_count_
+    if sums.is_sum(model):
+        return int(np.ceil(sum(map(n_rounds, sums.members_of(model))) * sums.magnification(model)))
     estimators = getattr(model, "estimators_", None)
     if estimators is not None:
         return len(estimators)

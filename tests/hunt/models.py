@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module, util
 from typing import Any
 
-from . import survival
+from . import sums, survival
 
 Choose = Callable[..., Any]
 
@@ -300,6 +300,14 @@ def _catboost(task: str, params: dict[str, Any], categorical: list[int]) -> Any:
     return cls(**params)
 
 
+def _sum_options(choose: Choose, task: str) -> dict[str, Any]:
+    return sums.options(choose, task, is_classes(task))
+
+
+def _sum(task: str, params: dict[str, Any], categorical: list[int]) -> Any:
+    return sums.build(params, is_classes(task))
+
+
 _NUMBERS = ("regression", "regression")
 
 FAMILIES = {
@@ -351,6 +359,7 @@ FAMILIES = {
     "isolation": Family(
         "sklearn", ("outliers",), _isolation_options, _of_sklearn("ensemble.IsolationForest", "")
     ),
+    "sums": Family("sklearn", (*_NUMBERS, *_NUMBERS, *CLASSES, "outputs"), _sum_options, _sum),
     "survival": Family("sksurv", ("survival",), survival.options, survival.build, missing=False),
     "xgboost": Family(
         "xgboost",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import readers_boosting, readers_sklearn
+from . import readers_boosting, readers_sklearn, sums
 from .margins import library_of
 from .trees import Tree, encoded
 
@@ -28,9 +28,10 @@ def largest_leaves(model: Any) -> np.ndarray:
 def readable(model: Any) -> bool:
     """Return whether :func:`trees_of` supports the model.
 
-    It supports no categories of CatBoost, no linear leaves of LightGBM and no model of scikit-survival.
+    It supports no categories of CatBoost, no linear leaves of LightGBM, no model of scikit-survival and no
+    sums of models.
     """
-    if has_linear_leaves(model) or library_of(model) == "sksurv":
+    if has_linear_leaves(model) or library_of(model) == "sksurv" or sums.is_sum(model):
         return False
     return library_of(model) != "catboost" or not model.get_cat_feature_indices()
 

@@ -34,11 +34,11 @@ ALWAYS = {
     ),
     "linear leaf with numbers that are not finite": lambda draw: "linear_tree" in draw.params,
     "linear leaves": lambda draw: "linear_tree" in draw.params,
+    "steps of their own": lambda draw: draw.family == "sums",
+    "round in different ways": lambda draw: draw.family == "sums",
     "training diverged": lambda draw: draw.family == "xgboost",
     "garbles those that are not ASCII": lambda draw: draw.family == "xgboost",  # before 3.4
-    "the probabilities of a softmax are explained by their definition": lambda draw: (
-        draw.mode == "probability"
-    ),
+    "are explained by their definition": lambda draw: draw.mode == "probability",
     "a border between infinite numbers": lambda draw: "infinite" in draw.columns,
     "CPU": lambda draw: draw.device == "cuda",  # "computed on the CPU only"
     "is a dictionary of PyArrow with nulls": lambda draw: draw.family == "histograms",

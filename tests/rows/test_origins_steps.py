@@ -40,8 +40,9 @@ from sklearn.preprocessing import (
 )
 
 from skshapgpu import ShapBoruta, ShapRFECV, ShapSelector, ShapTransformer, TreeExplainer, explain
-from skshapgpu._rows.origins import ONE_TO_ONE, _one_to_one_steps, origins_of
+from skshapgpu._rows.origins import origins_of
 from skshapgpu._rows.pipelines import AsArray
+from skshapgpu.adapters.step_origins import ONE_TO_ONE, one_to_one_steps
 
 N_ROWS = 90
 _RNG = np.random.default_rng(0)
@@ -195,7 +196,7 @@ def test_origins_are_the_columns_that_move_what_is_made(step: Any, data: Any) ->
 
 def test_every_known_step_is_tried() -> None:
     tried = {type(step) for step, _ in CASES}
-    assert {*_one_to_one_steps(), *ONE_TO_ONE} - {AsArray} <= tried
+    assert {*one_to_one_steps(), *ONE_TO_ONE} - {AsArray} <= tried
 
 
 class Ratios(StandardScaler):
