@@ -287,7 +287,7 @@ class TreeExplainer(ExplainerCalls):
         exponential of the margin, such as the mean of a Poisson regression. "survival" and
         "cumulative_hazard" are functions of time, with an output for each of ``times``. All but "raw" need
         ``data``, unless the trees themselves add up to the output, as the probabilities of a forest and the
-        functions of time of survival forests do. See docs/which_shap.md.
+        functions of time of survival forests do. See docs/outputs.md.
     times : float or array-like of shape (n_times,), default=None
         Times of the survival function or the cumulative hazard function, in the unit of the training data,
         within the domain of the model's own functions.

@@ -6,13 +6,14 @@ explainer, batches and the quickstart of the README must work as well.
 
 from __future__ import annotations
 
-import re
+import contextlib
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
+import page_code
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -56,9 +57,11 @@ def main() -> None:
     print(f"saved, loaded and explained in batches on {device}: the same values")
 
     readme = Path(sys.argv[1]).read_text(encoding="utf-8")
-    quickstart = readme[readme.index("## Quickstart") :]
-    exec(re.findall(r"```python\n(.*?)```", quickstart, re.DOTALL)[0], {})
-    print("the README's quickstart runs")
+    quickstart = readme[readme.index("## Quickstart") :].partition("\n## ")[0]
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        shown = page_code.run(quickstart, {"__name__": "__main__"})
+    assert shown >= 2
+    print(f"the README's quickstart runs, and its {shown} outputs are those that it shows")
     subprocess.run([sys.executable, "-m", "skshapgpu", "doctor"], check=True)
 
 
