@@ -398,6 +398,8 @@ class TreeExplainer(ExplainerCalls):
             # An explainer has its own options. Here alone an option that has its default can be told from an
             # option that was not passed.
             self = super().__new__(cls)
+            if cls.__init__ is TreeExplainer.__init__:  # a subclass may have options of its own
+                require_options(cls, (name for name in options if name != "model"))
             self._passed = [*("data" for _ in arguments[1:]), *(name for name in options if name != "model")]
             return self
 

@@ -1,8 +1,8 @@
 """Run the code of a page as a reader would paste it, and compare what it shows with the page.
 
-A Python block of a page may be followed by a block ```` ```text ````: what a reader sees after it, which is what the
-block prints and the value of its last line. Only the standard library is imported, so that the pages can be
-tried in an environment that has nothing but the package.
+A Python block of a page may be followed by a block ```` ```text ````: what a reader sees after it, which is
+what the block prints and the value of its last line. Only the standard library is imported, so that the
+pages can be tried in an environment that has nothing but the package.
 """
 
 from __future__ import annotations
