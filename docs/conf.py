@@ -107,7 +107,7 @@ html_theme_options = {
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": [],
-    "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "benchmarks": []},
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "benchmarks": [], "measurements": []},
 }
 html_sidebars = {"index": [], "install": [], "quickstart": [], "faq": []}
 
