@@ -116,6 +116,13 @@ def test_links_of_pages(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_code_blocks_of_pages_fit(path: Path) -> None:
+    """A page shows 110 characters on a wide screen; ``./dev docs --screenshots`` measures tables, too."""
+    code = re.findall(r"^```\w*[^\n{]*\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
+    assert [line for block in code for line in block.splitlines() if len(line) > 110] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
 def test_commands_of_pages(path: Path) -> None:
     commands = re.findall(r"^  (\w+)(?: \|.*)?\)$", (ROOT / "dev").read_text(), re.MULTILINE)
     assert "test" in commands
