@@ -104,10 +104,11 @@ html_favicon = "_static/favicon.svg"
 html_context = {"default_mode": "auto"}  # light or dark as the browser is
 html_theme_options = {
     "show_toc_level": 2,
+    "github_url": "https://github.com/skshapgpu/skshapgpu",
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": [],
-    "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "benchmarks": []},
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "benchmarks": [], "measurements": []},
 }
 html_sidebars = {"index": [], "install": [], "quickstart": [], "faq": []}
 

@@ -1,4 +1,4 @@
-"""Draw the results of ``./dev bench progress``, and write their tables into docs/benchmarks.md.
+"""Draw the results of ``./dev bench progress``, and write their tables into docs/measurements.md.
 
 python docs/progress.py     write docs/progress.svg and the part of the page between the marks
 """
@@ -17,7 +17,7 @@ from typing import Any
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS.parent / "benchmarks" / "results" / "progress.json"
 PICTURE = DOCS / "progress.svg"
-PAGE = DOCS / "benchmarks.md"
+PAGE = DOCS / "measurements.md"
 
 START, STOP = "<!-- written by docs/progress.py -->", "<!-- end -->"
 

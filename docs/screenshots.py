@@ -1,8 +1,9 @@
 """Take screenshots of pages of the built site, and fail if a page is broken: ``./dev docs --screenshots``.
 
-Each page is opened in a real browser, wide and narrow. It is broken if it scrolls sideways, if a picture did
-not load, if the console shows an error, or if it asks another host for anything. Screenshots of some pages,
-light and dark, are written to docs/_build/screenshots, to be looked at.
+Each page is opened in a real browser, wide and narrow. It is broken if it scrolls sideways, if on a wide
+screen a table or code block does, if a picture did not load, if the console shows an error, or if it asks
+another host for anything. Screenshots of some pages, light and dark, are written to docs/_build/screenshots,
+to be looked at.
 """
 
 from __future__ import annotations
@@ -34,14 +35,20 @@ SHOWN = (
     "auto_examples/index.html",
     "auto_examples/plot_displays.html",
 )
-WIDTHS = (1280, 400)
+WIDTHS = (1920, 1280, 400)
 SCHEMES = ("light", "dark")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 #: Lists what is wrong with a page. Its theme lets the article scroll sideways, which is as bad as if the page
-#: does; tables and code inside of it may.
+#: does. On a wide screen, nothing inside of it may scroll sideways either; on a phone, tables and code may.
 CHECK = """() => {
     const page = document.scrollingElement
+    const isWide = page.clientWidth >= 1000
+    const hidden = [...document.querySelectorAll("main article pre, main article *:has(> table)")]
+        .filter(element => isWide && element.scrollWidth > element.clientWidth + 1)
+        .filter(element => element.checkVisibility())
+        .map(element => `${element.scrollWidth - element.clientWidth} pixels of ` +
+            `"${element.textContent.trim().slice(0, 40)}"`)
     const scrolls = element => !element.matches("article") &&
         (["auto", "scroll"].includes(getComputedStyle(element).overflowX) || scrolls(element.parentElement))
     const wide = [...document.querySelectorAll("main article *")]
@@ -52,6 +59,7 @@ CHECK = """() => {
     return [
         ...missing.map(image => `the picture ${image.src} did not load`),
         ...(page.scrollWidth > page.clientWidth ? [`it is ${page.scrollWidth} pixels wide`] : []),
+        ...(hidden.length ? [`one must scroll to see ${hidden.slice(0, 9).join(", ")}`] : []),
         ...(wide.length ? [`these are cut off: ${wide.slice(0, 3).join(", ")}`] : []),
     ]
 }"""

@@ -293,7 +293,7 @@ class TreeExplainer(ExplainerCalls):
         "cumulative_hazard" are functions of time, with an output for each of ``times``. "score_samples" and
         "decision_function" are scores of an isolation forest, lower for outliers. All but "raw" need
         ``data``, unless the trees themselves add up to the output, as the probabilities of a forest and the
-        functions of time of survival forests do. See docs/which_shap.md.
+        functions of time of survival forests do. See docs/outputs.md.
     times : float or array-like of shape (n_times,), default=None
         Times of the survival function or the cumulative hazard function, in the unit of the training data,
         within the domain of the model's own functions.
@@ -404,6 +404,8 @@ class TreeExplainer(ExplainerCalls):
             # An explainer has its own options. Here alone an option that has its default can be told from an
             # option that was not passed.
             self = super().__new__(cls)
+            if cls.__init__ is TreeExplainer.__init__:  # a subclass may have options of its own
+                require_options(cls, (name for name in options if name != "model"))
             self._passed = [*("data" for _ in arguments[1:]), *(name for name in options if name != "model")]
             return self
 

@@ -6,7 +6,7 @@
 // or by the derivative of the link if both margins are equal. The products are averaged over the background
 // rows. The base value is the mean of link(f(b)), and the base value plus the values of a row is link(f(x)).
 // shap computes these values with model_output="probability" and "log_loss" (Lundberg et al., 2020). See
-// docs/which_shap.md.
+// docs/outputs.md.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
 """The table of algorithms: which results each of them computes, where, and with which tables.
 
 All rules about algorithms are read from here: the values of options, which calls are rejected, the core's
-method, whether a GPU can be chosen, and the table in docs/supported.md. A new algorithm is a new row.
+method, whether a GPU can be chosen, and the table in docs/models.md. A new algorithm is a new row.
 """
 
 from __future__ import annotations

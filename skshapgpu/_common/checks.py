@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from functools import wraps
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from .positions import is_integer
 from .types import OPTION_LINES
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def require_one_of(option: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -85,11 +88,23 @@ _NAMES_OF_WORDS = {
     "offset": ("base_margin",),
 }
 
-#: Advice about words for something that is no option.
+_NOT_SAMPLED = "The values are exact, and nothing is sampled: leave it out"
+
+#: Advice about words for something that is no option, most of them arguments of shap.
 _ADVICE = {
-    "approximate": "The values are always exact",
+    "approximate": "The values are always exact: leave it out",
     "base_margin": "explain(..., base_margin=) returns a base value for each row",
+    "check_additivity": "It is an option of TreeExplainer and of shap_values",
+    "feature_names": "Features have the names of the columns: pass X as a data frame",
     "interactions": "explain_interactions computes interactions",
+    "l1_reg": _NOT_SAMPLED,
+    "linearize_link": "The margin or model_output is explained as it is: leave it out",
+    "link": "The margin is explained, or with model_output='probability' the probability: leave it out",
+    "max_evals": _NOT_SAMPLED,
+    "nsamples": _NOT_SAMPLED,
+    "output_names": "Outputs have the names of the model's classes: leave it out",
+    "seed": "Nothing is random: leave it out",
+    "tree_limit": "The trees that predict are explained: cut the model, as in booster[:50]",
 }
 
 #: Smallest similarity of an unknown option and the name in the hint, as ``difflib`` measures it.
@@ -123,6 +138,19 @@ def _hint(called: Callable[..., Any], unknown: str, option_names: Iterable[str])
     else:
         meant = get_close_matches(unknown, names, 1, _SIMILARITY)
     return f". Did you mean {meant[0]!r}?" if meant else ""
+
+
+def checks_options(method: F) -> F:
+    """Give advice in the error about an argument that a method does not have, as ``require_options`` does."""
+    names = signature(method).parameters
+
+    @wraps(method)
+    def checked(*arguments: Any, **options: Any) -> Any:
+        if not options.keys() <= names.keys():
+            require_options(method, options, names)
+        return method(*arguments, **options)
+
+    return cast(F, checked)
 
 
 def require_explain_params(explain_params: object) -> None:

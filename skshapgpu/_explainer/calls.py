@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._common.algorithms import SHAP_VALUES, Kind
-from .._common.checks import require_bool, require_count, require_one_of
+from .._common.checks import checks_options, require_bool, require_count, require_one_of
 from .._common.indices import VALUE_INDICES
 from .._common.progress import require_progress
 from .._common.types import (
@@ -150,6 +150,7 @@ class ExplainerCalls(CompiledExplainer):
         request = Request.parse("occurring", "SII", order)
         return self._compiled.of(request.kind).sets(request.result)
 
+    @checks_options
     def explain(
         self,
         X: Table,
@@ -241,6 +242,7 @@ class ExplainerCalls(CompiledExplainer):
         facts["model_output"], facts["seconds"] = self.model_output, perf_counter() - start
         return from_fields(facts)
 
+    @checks_options
     def explain_interactions(
         self,
         X: Table,
@@ -323,6 +325,7 @@ class ExplainerCalls(CompiledExplainer):
             **self._facts(X, rows, run, self._features),
         )
 
+    @checks_options
     def shap_values(
         self, X: Table, y: Vector | None = None, *, out: Any = None, check_additivity: bool | None = None
     ) -> Values:
@@ -373,6 +376,7 @@ class ExplainerCalls(CompiledExplainer):
             self._compare_with_model(X, rows, labels, values)
         return _shaped(values) if out is None else out
 
+    @checks_options
     def shap_interaction_values(self, X: Table, *, out: Any = None) -> Values:
         """Compute SHAP interaction values of all pairs of features, and return the array alone.
 

@@ -46,10 +46,11 @@ class Background:
 def about_data(data: Any) -> Iterator[None]:
     """Reword the messages of errors, raised while ``data`` is read, that speak of X.
 
-    Raise ``TypeError`` if ``data`` is on a GPU.
+    Raise ``TypeError`` if ``data`` is on a GPU, or is a masker or a summary of shap.
     """
     if gpu_arrays.on_gpu(data):
         raise TypeError("background rows are read on the host, but data is on a GPU: copy it to the host")
+    _require_no_object_of_shap(data)
     try:
         yield
     except NotFittedError:
@@ -58,6 +59,21 @@ def about_data(data: Any) -> Iterator[None]:
         if error.args == (str(error),):  # some classes build their message from other arguments
             error.args = (_reworded(str(error)),)
         raise
+
+
+def _require_no_object_of_shap(data: Any) -> None:
+    """Raise ``TypeError`` for a masker of shap or for what ``shap.kmeans`` returns, which are no rows."""
+    kind = type(data)
+    if kind.__module__.partition(".")[0] != "shap":
+        return
+    advice = "pass rows, as an array or a data frame"
+    if hasattr(data, "data"):
+        advice = "pass its rows, data=masker.data, or all rows that it was made from"
+        if hasattr(data, "weights"):
+            advice = "pass data=summary.data and data_weight=summary.weights, or the rows themselves"
+        elif kind.__name__ == "Partition":
+            advice += "; feature_groups= and index='OV' explain columns within groups"
+    raise TypeError(f"data is a {kind.__name__} of shap: {advice}")
 
 
 def require_perturbation(perturbation: str, data: Any, weights: Any, cover: str) -> None:

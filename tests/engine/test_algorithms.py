@@ -411,7 +411,7 @@ def test_docstring_lists_the_values_of_the_options() -> None:
         assert f'{option} : {{{listed}}}, default="{values[0]}"' in lines
 
 
-#: Rows of the table in docs/supported.md, with the results of each.
+#: Rows of the table in docs/models.md, with the results of each.
 TABLE_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
     "SHAP values, Banzhaf values": [(SHAP_VALUES, False, "raw"), (BANZHAF_VALUES, False, "raw")],
     "interventional SHAP values (background data)": [(SHAP_VALUES, True, "raw")],
@@ -421,7 +421,7 @@ TABLE_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
     ],
     (
         "interventional SHAP values of "
-        "[responses and functions of time](which_shap.md#responses-and-functions-of-time)"
+        "[responses and functions of time](outputs.md#responses-and-functions-of-time)"
     ): [
         (SHAP_VALUES, True, "response"),
         *((SHAP_VALUES, True, model_output) for model_output in TIME_OUTPUTS),
@@ -430,7 +430,7 @@ TABLE_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
         (BANZHAF_VALUES, True, "raw"),
         *((Kind(2, index), True, "raw") for index in INTERACTION_INDICES),
     ],
-    "[Owen values](which_shap.md#owen-values) of columns within groups, with and without background data": [
+    "[Owen values](groups.md#owen-values) of columns within groups, with and without background data": [
         (OWEN_VALUES, False, "raw"),
         (OWEN_VALUES, True, "raw"),
     ],
@@ -474,6 +474,6 @@ def test_the_page_has_the_table() -> None:
     rows.append((OTHERS, *(others(device) for device in DEVICES)))
     lines = ["| | CPU | GPU |", "| --- | --- | --- |"]
     lines += [re.sub(" +", " ", f"| {' | '.join(row)} |") for row in rows]
-    page = (ROOT / "docs/supported.md").read_text()
+    page = (ROOT / "docs/models.md").read_text()
     table = page[page.index(lines[0]) :].partition("\n\n")[0]
     assert table.splitlines() == lines

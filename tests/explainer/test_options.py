@@ -163,7 +163,9 @@ def test_unknown_options_are_named_with_the_function(call: Any, n_required: int)
         ("nthread", "n_jobs"),
     ):
         assert message_about(call, n_required, word) == f"{problem} {word!r}. Did you mean {name!r}?"
-    assert message_about(call, n_required, "approximate").endswith(". The values are always exact")
+    assert message_about(call, n_required, "approximate").endswith(
+        ". The values are always exact: leave it out"
+    )
     for name, parameter in inspect.signature(call).parameters.items():
         if parameter.kind == parameter.KEYWORD_ONLY and len(name) > 3:
             misspelt = name[:1] + name[2:]
@@ -194,6 +196,67 @@ def test_unknown_options_are_named_with_the_function(call: Any, n_required: int)
 def test_hints_at_parameters_of_the_function(call: Any, word: str, name: str | None) -> None:
     message = message_about(call, dict(CALLS)[call], word)
     assert message.endswith(f"{word!r}" if name is None else f"{word!r}. Did you mean {name!r}?")
+
+
+@pytest.mark.parametrize(
+    "word, advice",
+    [
+        ("nsamples", "nothing is sampled: leave it out"),
+        ("approximate", "always exact: leave it out"),
+        ("link", "model_output='probability' the probability: leave it out"),
+        ("feature_names", "pass X as a data frame"),
+        ("tree_limit", r"cut the model, as in booster\[:50\]"),
+        ("seed", "Nothing is random: leave it out"),
+    ],
+)
+def test_arguments_of_shap_are_answered(word: str, advice: str, forest: RandomForestRegressor) -> None:
+    explainer = TreeExplainer(forest)
+    for call in (explainer, explainer.explain, explainer.shap_values, explainer.shap_interaction_values):
+        with pytest.raises(TypeError, match=rf"{word!r}\. .*{advice}$"):
+            call(X, **{word: 1})
+    with pytest.raises(TypeError, match=rf"^TreeExplainer\(\) got an .*{word!r}\. .*{advice}$"):
+        TreeExplainer(forest, **{word: 1})
+
+
+def test_misspelt_arguments_of_calls_are_named(forest: RandomForestRegressor) -> None:
+    explainer = TreeExplainer(forest)
+    with pytest.raises(
+        TypeError, match=r"shap_values\(\) got .*'chek_additivity'. Did you mean 'check_additivity'\?$"
+    ):
+        explainer.shap_values(X, chek_additivity=False)  # type: ignore[call-arg]
+    with pytest.raises(
+        TypeError, match=r"'check_additivity'\. It is an option of TreeExplainer and of shap_values$"
+    ):
+        explainer.explain(X, check_additivity=False)  # type: ignore[call-arg]
+
+
+def test_a_subclass_may_have_options_of_its_own(forest: RandomForestRegressor) -> None:
+    class Named(TreeExplainer):
+        def __init__(self, model: Any, *, link: str) -> None:
+            super().__init__(model)
+            self.__dict__["link"] = link
+
+    assert Named(forest, link="mine").explain(X[:3]).shape == (3, 10)
+
+
+@pytest.mark.parametrize("options", [{}, {"feature_perturbation": "tree_path_dependent"}])
+def test_maskers_and_summaries_of_shap_are_answered(
+    options: dict[str, Any], forest: RandomForestRegressor
+) -> None:
+    shap = pytest.importorskip("shap")
+    for masker in (shap.maskers.Independent(X), shap.maskers.Partition(X)):
+        message = rf"^data is an? {type(masker).__name__} of shap: pass its rows, data=masker\.data"
+        with pytest.raises(TypeError, match=message):
+            TreeExplainer(forest, masker, **options)
+        assert TreeExplainer(forest, masker.data, **options).explain(X[:2]).shape == (2, 10)
+    summary = shap.kmeans(X, 3)
+    with pytest.raises(TypeError, match=r"DenseData of shap: pass data=summary\.data and data_weight="):
+        TreeExplainer(forest, summary, **options)
+    explainer = TreeExplainer(forest, summary.data, data_weight=summary.weights, **options)
+    centres = forest.predict(summary.data)
+    np.testing.assert_allclose(
+        explainer.expected_value, np.average(centres, weights=summary.weights), rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("value", ["x", 2.5, 1, None, []])

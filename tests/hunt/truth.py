@@ -65,7 +65,7 @@ def rescaled(
     weights: np.ndarray | None,
     labels: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute values by the rescale rule of docs/which_shap.md, and the base value of each row.
+    """Compute values by the rescale rule of docs/outputs.md, and the base value of each row.
 
     For each pair of rows, SHAP values of the margin are multiplied by the slope of the link between both
     margins.

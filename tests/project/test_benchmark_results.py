@@ -47,7 +47,7 @@ def test_file_is_that_of_its_benchmark(path: Path) -> None:
 
 def test_the_picture_and_tables_of_progress_are_current() -> None:
     progress = runpy.run_path(str(ROOT / "docs/progress.py"))
-    page = (ROOT / "docs/benchmarks.md").read_text()
+    page = (ROOT / "docs/measurements.md").read_text()
     assert (ROOT / "docs/progress.svg").read_text() == progress["drawing"](), "run python docs/progress.py"
     assert page == progress["with_results"](page), "run python docs/progress.py"
 

@@ -24,7 +24,6 @@ import skshapgpu
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 OTHER_PAGES = [ROOT / "CHANGELOG.md", ROOT / "benchmarks/README.md", ROOT / "tests/fuzz/README.md"]
 
-SETUP = re.compile(r"\A<!-- setup:\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -35,6 +34,10 @@ IMPORT = re.compile(r"^(?:>>> )?(?:from|import) (skshapgpu[\w.]*)", re.MULTILINE
 
 #: Modules whose names are public; ``test_api.py`` lists what they hold.
 PUBLIC = {"skshapgpu"} | {f"skshapgpu.{name}" for name in skshapgpu._PUBLIC_MODULES}
+
+
+#: Runs a page and compares the outputs that it shows; the test of wheels runs the README with the same file.
+page_code = runpy.run_path(str(ROOT / "tests/wheels/page_code.py"))
 
 
 def page_id(path: Path) -> str:
@@ -77,15 +80,32 @@ def with_code() -> list[Path]:
 @pytest.mark.parametrize("path", with_code(), ids=page_id)
 def test_code_of_pages(path: Path, somewhere: None) -> None:
     text = path.read_text()
-    setup = SETUP.search(text)
-    blocks = [setup[1]] if setup else []
-    blocks += PYTHON.findall(text)
+    code = "".join(code for code, _ in page_code["blocks"](text))
+    if setup := page_code["SETUP"].search(text):
+        code += setup[1]
     for library in ("xgboost", "lightgbm", "catboost", "shap", "pyarrow", "dask", "mlflow"):
-        if re.search(rf"\b(from|import) {library}\b", "".join(blocks)):
+        if re.search(rf"\b(from|import) {library}\b", code):
             pytest.importorskip(library)
-    namespace = {"__name__": "__main__"}
-    for block in blocks:
-        exec(compile(block, f"{path.name}:\n{block}", "exec"), namespace)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    page_code["run"](text, namespace)
+
+
+def test_the_first_pages_show_what_their_code_shows() -> None:
+    """Without outputs there is nothing to compare, and the test of their code would not notice."""
+    for name, least in (("README.md", 2), ("docs/index.md", 2), ("docs/quickstart.md", 8)):
+        shown = [output for _, output in page_code["blocks"]((ROOT / name).read_text()) if output]
+        assert len(shown) >= least, name
+
+
+def test_an_output_that_differs_is_noticed() -> None:
+    page = '```python\nprint("a", 1)\n2 + 2\n```\n\n```text\na 1\n{}\n```\n'
+    assert page_code["run"](page.format(4), {}) == 1
+    with pytest.raises(AssertionError, match="and not"):
+        page_code["run"](page.format(5), {})
+    varying = "computed: on the {} in {} s, single precision\nadditivity error: at most {}\n"
+    shown = varying.format("CPU", 0.1, 2e-5)
+    assert page_code["comparable"](varying.format("GPU (H200)", 3, 0)) == page_code["comparable"](shown)
+    assert page_code["comparable"](shown.replace("single", "double")) != page_code["comparable"](shown)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=page_id)
@@ -93,6 +113,13 @@ def test_links_of_pages(path: Path) -> None:
     for link in LINK.findall(CODE.sub("", path.read_text())):
         if not link.startswith(("http", "#")):
             assert (path.parent / link.partition("#")[0]).exists(), link
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_code_blocks_of_pages_fit(path: Path) -> None:
+    """A page shows 110 characters on a wide screen; ``./dev docs --screenshots`` measures tables, too."""
+    code = re.findall(r"^```\w*[^\n{]*\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
+    assert [line for block in code for line in block.splitlines() if len(line) > 110] == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=page_id)

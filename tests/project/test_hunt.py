@@ -124,7 +124,7 @@ def test_values_of_three_players():
 
 
 def test_values_of_groups():
-    """1 if a, b and c are all known, as docs/which_shap.md says: a and b together get 1/2, and 1/4 each."""
+    """1 if a, b and c are all known, as docs/groups.md says: a and b together get 1/2, and 1/4 each."""
     coalition_values = np.array([0.0] * 7 + [1.0])[:, None, None]
     values = games.of_groups(coalition_values, [[0, 1], [2]])
     assert values[:, 0, 0].tolist() == [0.0, 0.0, 0.0, 1.0]
@@ -165,7 +165,7 @@ def test_mixtures():
 
 
 def test_rescaled_values_of_the_page():
-    """10 and 5 on a margin of 0 are 0.33 and 0.17 of the probability, as docs/which_shap.md says."""
+    """10 and 5 on a margin of 0 are 0.33 and 0.17 of the probability, as docs/outputs.md says."""
     X, background = np.array([[10.0, 5.0]]), np.array([[0.0, 0.0]])
     coalition_values = truth.coalition_values_of_pairs(
         lambda rows: rows.sum(axis=1, keepdims=True), X, background, 2

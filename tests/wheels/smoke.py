@@ -6,7 +6,8 @@ explainer, batches and the quickstart of the README must work as well.
 
 from __future__ import annotations
 
-import re
+import contextlib
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from skshapgpu import ShapTransformer, TreeExplainer, _core, cuda_info, explain_batches
+
+PAGE_CODE = Path(__file__).resolve().with_name("page_code.py")
 
 #: The largest gap in single precision, relative to the margin or 1.
 TOLERANCE = 1e-5
@@ -56,9 +59,12 @@ def main() -> None:
     print(f"saved, loaded and explained in batches on {device}: the same values")
 
     readme = Path(sys.argv[1]).read_text(encoding="utf-8")
-    quickstart = readme[readme.index("## Quickstart") :]
-    exec(re.findall(r"```python\n(.*?)```", quickstart, re.DOTALL)[0], {})
-    print("the README's quickstart runs")
+    quickstart = readme[readme.index("## Quickstart") :].partition("\n## ")[0]
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        # By its path, as the folder of this script need not be among those that Python imports from.
+        shown = runpy.run_path(str(PAGE_CODE))["run"](quickstart, {"__name__": "__main__"})
+    assert shown >= 2
+    print(f"the README's quickstart runs, and its {shown} outputs are those that it shows")
     subprocess.run([sys.executable, "-m", "skshapgpu", "doctor"], check=True)
 
 
