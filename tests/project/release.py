@@ -1,4 +1,4 @@
-"""Walk through the checklist of a release (docs/releasing.md) without changing anything.
+"""Check what a release needs (docs/releasing.md), without changing anything.
 
 ``./dev release --dry-run`` prints a line for each item and exits with 1 if one failed. ``--full`` also runs
 the steps that take minutes or hours. The release workflow passes ``--tag``: the tag must then belong to the

@@ -46,6 +46,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.gpu and arguments.arch != [platform.machine()]:
         parser.error(f"--gpu builds for {platform.machine()} only")
+    # The dates of all members are that of the commit, so that two builds of a commit give the same bytes.
+    date = run("git", "-C", ROOT, "log", "-1", "--format=%ct", quiet=True).strip()
+    os.environ.setdefault("SOURCE_DATE_EPOCH", date)
     shutil.rmtree(DIST, ignore_errors=True)
     pythons = {version: path for version in arguments.python if (path := find_python(version))}
     sdist = build_sdist()
