@@ -30,7 +30,8 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
 #: The oldest glibc that a wheel runs with: that of manylinux2014.
 GLIBC = "2.17"
 MOST_MEGABYTES, MOST_MEGABYTES_GPU = 3.0, 15.0
-#: Extras that are installed to try a wheel; CatBoost has no wheels for Python 3.15 yet.
+#: Extras that are installed to try a wheel; CatBoost has no wheels for Python 3.15 yet. The quickstart of the
+#: README needs pandas, which CatBoost would install.
 LIBRARIES = "xgboost,lightgbm,catboost,arrow"
 LIBRARIES_OF = {"3.15": "xgboost,lightgbm,arrow"}
 
@@ -139,7 +140,7 @@ def try_wheel(wheel: Path, version: str, python: Path) -> None:
     say(f"trying {wheel.name}")
     environment = new_environment(WORK / f"try-{version}", python)
     pip(environment, "install", "--force-reinstall", "--no-deps", wheel)
-    pip(environment, "install", f"{wheel}[{LIBRARIES_OF.get(version, LIBRARIES)}]")
+    pip(environment, "install", f"{wheel}[{LIBRARIES_OF.get(version, LIBRARIES)}]", "pandas")
     smoke(environment / "bin/python", {"PATH": str(environment / "bin")})
 
 
