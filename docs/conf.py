@@ -77,7 +77,7 @@ numpydoc_validation_exclude = {
 }
 
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "tasklist"]
 
 sphinx_gallery_conf = {
     "examples_dirs": ["../examples"],

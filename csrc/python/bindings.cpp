@@ -236,7 +236,7 @@ size_t parse_numbers(std::string_view text, py::array& numbers) {
   throw py::type_error("numbers must be float64 or int64");
 }
 
-PYBIND11_MODULE(_core, module) {
+SKSHAP_MODULE(_core, module) {
   py::register_exception<TableMemoryError>(module, "TableMemoryError", PyExc_MemoryError);
   bind_class<Plan>(module, "Plan")
       .def(py::init(&compile), py::arg("ensemble"), py::arg("precision"), py::arg("order") = 1,

@@ -4,12 +4,21 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <type_traits>
 
 #include "base/threads.h"
 #include "plan/plan.h"
+
+// Define a module. A free-threaded Python enables its GIL when it imports a module that does not declare that it
+// needs none. docs/how_it_works.md says which locks stand in for the GIL.
+#ifdef SKSHAPGPU_FREE_THREADED
+#define SKSHAP_MODULE(name, module) PYBIND11_MODULE(name, module, pybind11::mod_gil_not_used())
+#else
+#define SKSHAP_MODULE(name, module) PYBIND11_MODULE(name, module)
+#endif
 
 namespace skshap {
 
@@ -227,8 +236,8 @@ class WithoutGil {
 };
 
 // A function of Python without arguments that raises an exception if the calls of its thread are to end, or
-// null. Each of the two modules has its own.
-inline PyObject* call_check = nullptr;
+// null. Each of the two modules has its own. It is set at import, possibly while another thread computes.
+inline std::atomic<PyObject*> call_check{nullptr};
 
 inline void bind_call_check(py::module_& module) {
   module.def(
@@ -254,8 +263,9 @@ class Interrupt {
   using Clock = std::chrono::steady_clock;
 
   static bool may_continue() {
-    if (!call_check) return true;
-    PyObject* const checked = PyObject_CallObject(call_check, nullptr);
+    PyObject* const check = call_check.load();
+    if (!check) return true;
+    PyObject* const checked = PyObject_CallObject(check, nullptr);
     Py_XDECREF(checked);
     return checked != nullptr;
   }

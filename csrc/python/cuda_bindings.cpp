@@ -94,7 +94,7 @@ py::object new_array(const std::vector<py::ssize_t>& shape, const py::dtype& dty
   return py::array(dtype, shape, owned_pages.data, owner);
 }
 
-PYBIND11_MODULE(_cuda, module) {
+SKSHAP_MODULE(_cuda, module) {
   // The more specific error comes last, because translators are tried in reverse order.
   py::register_exception<CudaError>(module, "CudaError", PyExc_RuntimeError);
   py::register_exception<CudaMemoryError>(module, "CudaMemoryError", PyExc_MemoryError);

@@ -37,6 +37,7 @@ from ..errors import UnsupportedModelError
 from ..explainer import TreeExplainer, is_explainer
 from .callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from .cross_fit import Fold, folds_of, params_of_rows, positions_of_columns
+from .doc_links import DocLinkMixin
 
 
 def _estimator_has(method: str) -> Callable[[Any], bool]:
@@ -87,7 +88,7 @@ def _copy_of(model: Any) -> Any:
 
 
 class ExplainingTransformer(
-    CallbackSupportMixin, MetaEstimatorMixin, TransformerMixin, BaseEstimator, metaclass=ABCMeta
+    DocLinkMixin, CallbackSupportMixin, MetaEstimatorMixin, TransformerMixin, BaseEstimator, metaclass=ABCMeta
 ):
     """Base class of transformers that turn rows into explanations of a tree model's predictions.
 

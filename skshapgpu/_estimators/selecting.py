@@ -23,11 +23,12 @@ from .._rows.gpu_arrays import on_gpu
 from .._rows.tables import n_rows_of, table
 from .changed_columns import changed_model, changed_params
 from .cross_validation import require_explainable
+from .doc_links import DocLinkMixin
 from .importance import Importances, find_importances
 from .splits import checked_splits
 
 
-class BaseShapSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):
+class BaseShapSelector(DocLinkMixin, MetaEstimatorMixin, SelectorMixin, BaseEstimator):
     """Base class of selectors around a model, with the parameters ``estimator`` and ``cv``."""
 
     estimator: Any

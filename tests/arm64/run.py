@@ -142,9 +142,9 @@ def of_python(expression: str) -> str:
 
 def fetch_packages() -> None:
     """Install wheels for arm64: what the package needs, and what the tests of the kernels need."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    tools = [name for name in project["optional-dependencies"]["test"] if name.startswith(("pytest", "hypo"))]
-    wanted = [*project["dependencies"], *tools]
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    tools = [name for name in tables["dependency-groups"]["test"] if name.startswith(("pytest", "hypo"))]
+    wanted = [*tables["project"]["dependencies"], *tools]
     stamp = CACHE / "packages"
     if stamp.exists() and stamp.read_text().split("\n") == wanted:
         return

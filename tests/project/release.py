@@ -1,8 +1,8 @@
-"""Walk through the checklist of a release (docs/releasing.md) without changing anything.
+"""Check what a release needs (docs/releasing.md), without changing anything.
 
 ``./dev release --dry-run`` prints a line for each item and exits with 1 if one failed. ``--full`` also runs
 the steps that take minutes or hours. The release workflow passes ``--tag``: the tag must then belong to the
-version, and the changelog must have a date.
+version, and the changelog must have a date. ``./dev release --rehearse`` is rehearsal.py.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def main() -> int:
         "--dry-run",
         action="store_true",
         required=True,
-        help="the only mode: a release is made by publishing a tag, see docs/releasing.md",
+        help="required: a release is made by publishing a tag, see docs/releasing.md",
     )
     parser.add_argument("--full", action="store_true", help="also run the long steps")
     parser.add_argument("--tag", help="the tag that is being released, such as v1.2.3")

@@ -26,12 +26,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DIST = ROOT / "dist"
 WORK = ROOT / ".cache" / "wheels"
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
 #: The oldest glibc that a wheel runs with: that of manylinux2014.
 GLIBC = "2.17"
 MOST_MEGABYTES, MOST_MEGABYTES_GPU = 3.0, 15.0
-#: Extras that are installed to try a wheel.
-LIBRARIES = ("xgboost", "lightgbm", "catboost", "arrow")
+#: Extras that are installed to try a wheel; CatBoost has no wheels for Python 3.15 yet. The quickstart of the
+#: README needs pandas, which CatBoost would install.
+LIBRARIES = "xgboost,lightgbm,catboost,arrow"
+LIBRARIES_OF = {"3.15": "xgboost,lightgbm,arrow"}
 
 
 def main() -> None:
@@ -45,6 +47,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.gpu and arguments.arch != [platform.machine()]:
         parser.error(f"--gpu builds for {platform.machine()} only")
+    # The dates of all members are that of the commit, so that two builds of a commit give the same bytes.
+    date = run("git", "-C", ROOT, "log", "-1", "--format=%ct", quiet=True).strip()
+    os.environ.setdefault("SOURCE_DATE_EPOCH", date)
     shutil.rmtree(DIST, ignore_errors=True)
     pythons = {version: path for version in arguments.python if (path := find_python(version))}
     sdist = build_sdist()
@@ -135,7 +140,7 @@ def try_wheel(wheel: Path, version: str, python: Path) -> None:
     say(f"trying {wheel.name}")
     environment = new_environment(WORK / f"try-{version}", python)
     pip(environment, "install", "--force-reinstall", "--no-deps", wheel)
-    pip(environment, "install", f"{wheel}[{','.join(LIBRARIES)}]")
+    pip(environment, "install", f"{wheel}[{LIBRARIES_OF.get(version, LIBRARIES)}]", "pandas")
     smoke(environment / "bin/python", {"PATH": str(environment / "bin")})
 
 
@@ -156,7 +161,7 @@ def try_emulated(wheel: Path, arch: str, version: str) -> None:
     if site.exists():
         shutil.rmtree(site / "skshapgpu")
     else:
-        arm64.install(site, [f"{wheel}[{','.join(LIBRARIES)}]"])
+        arm64.install(site, [f"{wheel}[{LIBRARIES}]"])
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
     smoke(arm64.PYTHON, {"PATH": "", "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"})
