@@ -8,7 +8,7 @@ namespace skshap {
 namespace {
 
 // The most leaves of a unit. Larger units have more cells, and smaller units are more lookups for each row.
-constexpr uint32_t kUnitLeaves = 16;
+constexpr uint32_t kUnitLeaves = 14;
 constexpr int32_t kEndOfCodes = 1 << 16;
 constexpr uint16_t kMissing = 0xffff;
 constexpr uint32_t kMostKeyValues = 1 << 16;

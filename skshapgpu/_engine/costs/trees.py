@@ -98,15 +98,16 @@ _LEAST_LANE_SAVING = 0.1
 #: Cells that occur, for calls of at least LEAST_CELL_ROWS rows: seconds for each row and leaf of the lookups,
 #: by instruction set, and more for each quadrature node beyond _SHORT_CELL_NODES, because the cells of longer
 #: paths have several keys. 10,000 rows of real data fall into about _OCCURRING_CELLS cells of a unit. Their
-#: number grows with the power _CELL_GROWTH of the number of rows. To walk a cell takes _CELL_WALK times as
+#: number grows with the power _CELL_GROWTH of the number of rows, but each tile of at most _CELL_TILE rows,
+#: kTileRows of csrc/cells/runner.cpp, has cells of its own. To walk a cell takes _CELL_WALK times as
 #: long as to walk a row, because the tree of a unit has nodes above the unit. To cut trees into units takes
-#: _CELL_LEAF seconds for each leaf, and the units take about _CELL_BYTES bytes for each leaf. The factors of
-#: AVX2, NEON and the baseline are estimates.
+#: _CELL_LEAF seconds for each leaf, and the units take about _CELL_BYTES bytes for each leaf. The seconds of
+#: NEON are estimates.
 LEAST_CELL_ROWS = 2000
-_CELL_LOOKUP = {"avx512": 2.4e-10, "avx2": 3.2e-10, "neon": 5e-10, "baseline": 5e-10}
-_CELL_NODE, _SHORT_CELL_NODES = 1.4e-10, 5
-_OCCURRING_CELLS, _CELL_GROWTH, _CELL_WALK = 1000, 0.45, 2.2
-_CELL_LEAF, _CELL_BYTES = 1e-6, 250
+_CELL_LOOKUP = {"avx512": 1.5e-10, "avx2": 1.9e-10, "neon": 3e-10, "baseline": 3e-10}
+_CELL_NODE, _SHORT_CELL_NODES = 7e-11, 4
+_OCCURRING_CELLS, _CELL_GROWTH, _CELL_TILE, _CELL_WALK = 1000, 0.45, 16384, 2.9
+_CELL_LEAF, _CELL_BYTES = 7e-7, 210
 
 #: Fraction of the time of the walk, or with tables, that cells must save: the number of cells that occur
 #: depends on the data.
@@ -259,7 +260,8 @@ def cell_bytes(groups: Sequence[TreeGroup]) -> int:
 
 def cell_seconds(groups: Sequence[TreeGroup], n_rows: int, work: float, precision: str) -> float:
     """Return the seconds that a call spends in trees if rows look up their cells, in one thread."""
-    n_cells = min(n_rows, _OCCURRING_CELLS * (n_rows / 10_000) ** _CELL_GROWTH)
+    tile_rows = n_rows / max(1, -(-n_rows // _CELL_TILE))
+    n_cells = _OCCURRING_CELLS * (tile_rows / 10_000) ** _CELL_GROWTH * n_rows / max(1, tile_rows)
     walk, lookup = _WALK_FACTOR[instruction_set()], _CELL_LOOKUP[instruction_set()]
     seconds = _CPU_CALL
     for group in groups:
