@@ -98,7 +98,7 @@ def _plan_walks_and_tables(plan: KindPlan, n_rows: int) -> ExecutionPlan:
         building = tree_costs.cell_build_seconds(plan.groups) / n_threads
         cells = tree_costs.cell_seconds(plan.groups, n_rows, plan.work, options.precision)
         seconds = building + cells / n_threads
-        table_bytes = groups[0].table_bytes
+        table_bytes += groups[0].table_bytes
     elif layout is not None:
         groups, intervals = layout.tree_groups, Intervals(layout.most_entries)
         building = layout.build_seconds / n_threads
@@ -133,6 +133,9 @@ def _plan_lanes(plan: KindPlan, n_rows: int) -> ExecutionPlan | None:
 def _group_of_all(plan: KindPlan, algorithm: str, intervals: Intervals) -> TreeGroup:
     """Return one group of all trees, which are explained in another form than walks and tables."""
     groups = plan.groups
+    table_bytes = plan.model.table_sizes.get((plan.kind, intervals), 0)
+    if intervals == CELLS and not table_bytes:
+        table_bytes = tree_costs.cell_bytes(groups)  # which do not exist yet
     return TreeGroup(
         algorithm=algorithm,
         n_nodes=max(group.n_nodes for group in groups),
@@ -141,7 +144,7 @@ def _group_of_all(plan: KindPlan, algorithm: str, intervals: Intervals) -> TreeG
         n_walked_leaves=0,
         n_lookups=0,
         n_places=0,
-        table_bytes=plan.model.table_sizes.get((plan.kind, intervals), 0),
+        table_bytes=table_bytes,
     )
 
 

@@ -22,7 +22,9 @@ from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from skshapgpu import TreeExplainer, _core, reference
+from skshapgpu._common.algorithms import SHAP_VALUES
 from skshapgpu._engine.costs import trees as costs
+from skshapgpu._engine.kind_plans import CELLS
 from skshapgpu.adapters.ensemble import Ensemble, Tree, attributes_of
 
 
@@ -273,7 +275,12 @@ def test_deep_trees_and_many_rows_use_cells(forest: RandomForestRegressor) -> No
     explainer = TreeExplainer(forest, device="cpu")
     assert "cells" in algorithms_of(explainer, 20_000) and algorithms_of(explainer, 300) == {"quadrature"}
     rows = np.tile(X, (4, 1))
+    before = explainer.plan(len(rows))
     values = explainer.explain(rows).values
+    compiled = explainer._compiled.of(SHAP_VALUES).plan(CELLS)
+    scratch = compiled.info()["scratch_bytes_per_thread"]
+    assert before.peak_bytes >= before.result_bytes + before.table_bytes + scratch > 2**20
+    assert before.table_bytes == pytest.approx(compiled.info()["table_bytes"], rel=0.5)
     assert same_bits(values[:6000], values[6000:12_000])
     plan = explainer.plan(len(rows))
     assert plan.table_bytes == plan.tree_groups[0].table_bytes > 50 * plan.tree_groups[0].n_leaves

@@ -258,6 +258,15 @@ def cell_bytes(groups: Sequence[TreeGroup]) -> int:
     return _CELL_BYTES * sum(group.n_leaves for group in groups)
 
 
+def cell_scratch_bytes(n_features: int, n_outputs: int, precision: str) -> int:
+    """Return about the most bytes that a thread allocates to explain rows by their cells."""
+    number = 4 if precision == "single" else 8
+    row = number * (min(n_features, 32) * n_outputs + 16)
+    entries = 6 * (row + 8 * n_outputs)  # of four units, with room to grow
+    tile = 8 * n_outputs * (n_features + 4) + 4 * n_features
+    return _CELL_TILE * (row + entries + tile + 64) + 2**19
+
+
 def cell_seconds(groups: Sequence[TreeGroup], n_rows: int, work: float, precision: str) -> float:
     """Return the seconds that a call spends in trees if rows look up their cells, in one thread."""
     tile_rows = n_rows / max(1, -(-n_rows // _CELL_TILE))
