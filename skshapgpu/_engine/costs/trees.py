@@ -111,7 +111,7 @@ _CELL_LEAF, _CELL_BYTES = 7e-7, 210
 
 #: Fraction of the time of the walk, or with tables, that cells must save: the number of cells that occur
 #: depends on the data.
-LEAST_CELL_SAVING = 0.15
+LEAST_CELL_SAVING = 0.17
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, kMaxChunkLeaves
