@@ -182,6 +182,20 @@ def lane_plan(plan: Plan, most_bytes: int) -> Plan | None:
     if paths have at most 16 features (with "BII", at most 64).
     """
 
+def can_have_cells(plan: Plan) -> bool:
+    """Return whether a plan can be explained by cells that occur.
+
+    It can if it is for path-dependent SHAP or Banzhaf values, without tables; if codes have 16 bits; and if
+    no column has more than 256 categories.
+    """
+
+def cell_plan(plan: Plan, n_threads: int = 1) -> Plan:
+    """Compile a plan of the same values for calls of many rows, by cells that occur.
+
+    Trees are cut into units of a few leaves. The rows that fall into the same cell of a unit get the same
+    values from it, which are computed once. The plan must be one that :func:`can_have_cells`.
+    """
+
 def background_plan(
     ensemble: dict[str, Any],
     precision: str,

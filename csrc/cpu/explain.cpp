@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/aligned.h"
+#include "cells/runner.h"
 #include "cpu/chunk_walk.h"
 #include "cpu/tree_algorithm.h"
 #include "intervals/lookup.h"
@@ -414,6 +415,7 @@ bool is_grid(const Plan& plan, int64_t n_rows, int64_t n_threads) {
 
 bool explain(const Plan& plan, const Rows& rows, const Result& result, int most_threads,
              const std::function<bool()>& interrupted) {
+  if (plan.cells.any()) return explain_by_cells(plan, rows, result, most_threads, interrupted);
   const int64_t n_threads = useful_threads(plan, rows.n_rows, most_threads);
   return in_precision(plan.precision, [&](auto number) {
     using T = decltype(number);
@@ -431,11 +433,12 @@ bool explain(const Plan& plan, const Rows& rows, const Result& result, int most_
 }
 
 size_t shared_bytes(const Plan& plan) {
-  if (has_tables(plan) || plan.chunks.size() < 2) return 0;
+  if (has_tables(plan) || plan.cells.any() || plan.chunks.size() < 2) return 0;
   return std::min<size_t>(kSharedBytes, kTiledBlocks * block_bytes(plan));
 }
 
 size_t scratch_bytes(const Plan& plan) {
+  if (plan.cells.any()) return cell_scratch_bytes(plan);
   const size_t tile = tile_size(plan).most_rows;
   return walk_bytes(plan) + most_sum_bytes(plan) + table_runner_bytes(plan) +
          tile * (sum_bytes(plan) + 2 * TileSums::row_bytes(plan.n_outputs, 1) + table_row_bytes(plan) +

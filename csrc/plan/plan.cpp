@@ -151,7 +151,7 @@ size_t Plan::bytes() const { return stream_bytes() + shares.size() * 8 + players
 size_t Plan::stream_bytes() const {
   return decide.size() * sizeof(DecideNode) + category_bits.size() * 4 + ops.size() * 4 +
          constants_float.size() * 4 + constants_double.size() * 8 + children.size() * 4 +
-         leaf_values.size() * 8 + tables.bytes() + intervals.bytes() + lanes.bytes();
+         leaf_values.size() * 8 + tables.bytes() + intervals.bytes() + lanes.bytes() + cells.bytes();
 }
 
 size_t walk_stack(const Plan& plan, const Chunk& chunk) {

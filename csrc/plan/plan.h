@@ -11,6 +11,7 @@
 #include "plan/coded_trees.h"
 #include "plan/interval_tables.h"
 #include "plan/leaf_lanes.h"
+#include "plan/occurring_cells.h"
 #include "plan/program.h"
 #include "plan/tables.h"
 
@@ -92,7 +93,8 @@ struct Plan : CodedColumns {
   double leaf_scale;  // a power of two; phi is computed from leaf values divided by it
   Tables tables;
   IntervalTables intervals;
-  LeafLanes lanes;  // if there are any, they explain all trees
+  LeafLanes lanes;       // if there are any, they explain all trees
+  OccurringCells cells;  // likewise
 
   bool interactions() const { return order >= 2; }
 

@@ -57,7 +57,7 @@ py::dict info(const Plan& plan) {
   size_t n_repeated = 0;
   for (const DecideNode& node : plan.decide) n_repeated += node.previous != 0;
   py::dict out;
-  out["n_trees"] = plan.trees.size() + plan.intervals.n_trees + plan.lanes.n_trees;
+  out["n_trees"] = plan.trees.size() + plan.intervals.n_trees + plan.lanes.n_trees + plan.cells.n_trees;
   out["n_leaves"] = plan.n_leaves;
   out["n_repeated"] = n_repeated;
   out["groups"] = list_of(tree_groups(plan));
@@ -70,7 +70,8 @@ py::dict info(const Plan& plan) {
   out["n_leaves_without_table"] = plan.tables.leaves.size();
   out["n_patterns"] = plan.tables.patterns.size();
   out["lane_steps"] = plan.lanes.n_steps;
-  out["table_bytes"] = plan.tables.table_bytes() + plan.intervals.table_bytes() + plan.lanes.bytes();
+  out["table_bytes"] =
+      plan.tables.table_bytes() + plan.intervals.table_bytes() + plan.lanes.bytes() + plan.cells.bytes();
   out["table_seconds"] = plan.tables.seconds;
   out["borrowed_bytes"] = plan.tables.borrowed_bytes();
   out["bytes"] = plan.bytes();

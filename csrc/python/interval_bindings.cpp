@@ -1,6 +1,7 @@
-// Tables by intervals, and leaves in lanes; skshapgpu/_core.pyi documents it.
+// Tables by intervals, leaves in lanes, and cells that occur; skshapgpu/_core.pyi documents it.
 #include <map>
 
+#include "cells/builder.h"
 #include "intervals/builder.h"
 #include "lanes/builder.h"
 #include "python/plan_results.h"
@@ -48,6 +49,12 @@ py::object compile_lanes(const Plan& plan, size_t most_bytes) {
   return lanes.lanes.any() ? py::cast(std::move(lanes)) : py::none();
 }
 
+Plan compile_cells(const Plan& plan, int n_threads) {
+  require_threads(n_threads);
+  if (!can_have_cells(plan)) throw py::value_error("these trees cannot be explained by cells");
+  return compile_interruptibly([&] { return make_cell_plan(plan, n_threads); });
+}
+
 py::dict layout_info(const IntervalLayout& layout) {
   py::dict out;
   out["groups"] = list_of(layout.costs.groups);
@@ -67,6 +74,8 @@ void bind_intervals(py::module_& module) {
       .def("info", &layout_info);
   module.def("interval_plan", &compile_intervals, py::arg("plan"), py::arg("layout"),
              py::arg("n_threads") = 1, py::arg("unwalked") = false);
+  module.def("can_have_cells", &can_have_cells, py::arg("plan"));
+  module.def("cell_plan", &compile_cells, py::arg("plan"), py::arg("n_threads") = 1);
   module.def("lane_plan", &compile_lanes, py::arg("plan"), py::arg("most_bytes"));
 }
 

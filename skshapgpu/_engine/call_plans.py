@@ -49,9 +49,10 @@ class CallPlan:
     refusal : str or None
         Message of the ``MemoryError`` that the call raises before any work; None if it raises none.
     build_seconds : float
-        Seconds that the first call of this size takes to build tables, to merge trees, or to put leaves into
-        lanes for few rows. They are included in ``seconds``. The number is 0 with a memory limit, because
-        then no tables are built for a size of calls, trees are not merged, and there are no lanes.
+        Seconds that the first call of this size takes to build tables, to merge trees, to put leaves into
+        lanes for few rows, or to cut deep trees into units for many rows. They are included in ``seconds``.
+        The number is 0 with a memory limit, because then trees are walked, without tables that are built for
+        a size of calls.
     seconds : float or None
         Duration of the call, without the leading steps of a pipeline, estimated by the cost model of
         ``algorithm="auto"`` and ``device="auto"``. For many rows, the estimate is right within a factor of 2
@@ -96,7 +97,7 @@ class CallPlan:
             )
             if group.algorithm == "tables":
                 lines[-1] += f", {group.n_lookups:,} tables, {shown(group.table_bytes)} in all"
-            elif group.algorithm == "lanes":
+            elif group.algorithm in ("lanes", "cells"):
                 lines[-1] += f", {shown(group.table_bytes)}"
             elif group.n_walked_leaves < group.n_leaves:
                 lines[-1] += f", {group.n_walked_leaves:,} leaves once the trees are merged"
@@ -104,6 +105,8 @@ class CallPlan:
             work = "building the tables"
             if any(group.algorithm == "lanes" for group in self.tree_groups):
                 work = "putting the leaves into lanes"
+            elif any(group.algorithm == "cells" for group in self.tree_groups):
+                work = "cutting the trees into units"
             elif self.tree_groups and not self.table_bytes:
                 work = "merging the trees"
             lines.append(f"{work} takes about {number(self.build_seconds, 2)} s of the time")

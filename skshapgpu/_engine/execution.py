@@ -15,7 +15,7 @@ from .compiled_model import CompiledModel
 from .costs import links as link_costs
 from .costs import trees as tree_costs
 from .costs.trees import TableLayout, TreeGroup
-from .kind_plans import LANES, NO_INTERVALS, Intervals, KindPlan, LinkPlan, TiledPlan
+from .kind_plans import CELLS, LANES, NO_INTERVALS, Intervals, KindPlan, LinkPlan, TiledPlan
 
 
 class ExecutionPlan(NamedTuple):
@@ -93,7 +93,13 @@ def _plan_walks_and_tables(plan: KindPlan, n_rows: int) -> ExecutionPlan:
     seconds = tree_costs.cpu_seconds(groups, n_rows, n_threads, plan.work, options.precision)
     table_bytes = plan.counted_table_bytes
     layout = _worthwhile_tables(plan, n_rows)
-    if layout is not None:
+    if _cells_are_worthwhile(plan, layout, n_rows):
+        groups, intervals = (_group_of_all(plan, "cells", CELLS),), CELLS
+        building = tree_costs.cell_build_seconds(plan.groups) / n_threads
+        cells = tree_costs.cell_seconds(plan.groups, n_rows, plan.work, options.precision)
+        seconds = building + cells / n_threads
+        table_bytes += groups[0].table_bytes
+    elif layout is not None:
         groups, intervals = layout.tree_groups, Intervals(layout.most_entries)
         building = layout.build_seconds / n_threads
         seconds = building + layout.call_seconds(n_rows, n_threads, plan.layout_work, options.precision)
@@ -120,9 +126,18 @@ def _plan_lanes(plan: KindPlan, n_rows: int) -> ExecutionPlan | None:
     n_threads = 1 if tree_costs.lanes_are_for_one_thread(groups) else effective_n_jobs(options.n_jobs)
     seconds = building + tree_costs.lane_seconds(n_steps, n_rows, precision)
     seconds += tree_costs.cpu_row_seconds(n_rows, plan.n_features, n_outputs, 1)
-    table_bytes = plan.model.table_sizes.get((plan.kind, LANES), 0)
-    group = TreeGroup(
-        algorithm="lanes",
+    group = _group_of_all(plan, "lanes", LANES)
+    return ExecutionPlan((), LANES, (group,), building, seconds, n_threads, group.table_bytes)
+
+
+def _group_of_all(plan: KindPlan, algorithm: str, intervals: Intervals) -> TreeGroup:
+    """Return one group of all trees, which are explained in another form than walks and tables."""
+    groups = plan.groups
+    table_bytes = plan.model.table_sizes.get((plan.kind, intervals), 0)
+    if intervals == CELLS and not table_bytes:
+        table_bytes = tree_costs.cell_bytes(groups)  # which do not exist yet
+    return TreeGroup(
+        algorithm=algorithm,
         n_nodes=max(group.n_nodes for group in groups),
         n_trees=sum(group.n_trees for group in groups),
         n_leaves=sum(group.n_leaves for group in groups),
@@ -131,7 +146,28 @@ def _plan_lanes(plan: KindPlan, n_rows: int) -> ExecutionPlan | None:
         n_places=0,
         table_bytes=table_bytes,
     )
-    return ExecutionPlan((), LANES, (group,), building, seconds, n_threads, table_bytes)
+
+
+def _cells_are_worthwhile(plan: KindPlan, layout: TableLayout | None, n_rows: int) -> bool:
+    """Return whether a call takes less time if rows look up the cells of units that occur.
+
+    Otherwise, trees are walked or have the tables of the layout. The choice depends neither on earlier calls
+    nor on the number of threads, and so the results do not.
+    """
+    options = plan.model.options
+    if n_rows < tree_costs.LEAST_CELL_ROWS or not plan.may_have_cells:
+        return False
+    n_calls = max(1.0, (options.expected_rows or 0) / n_rows)
+    groups, work, precision = plan.groups, plan.work, options.precision
+    if tree_costs.cell_bytes(groups) > plan.model.interval_room():
+        return False
+    seconds = tree_costs.cpu_seconds(groups, n_rows, 1, work, precision)
+    if layout is not None:
+        seconds = layout.seconds(n_rows, n_calls, plan.layout_work, precision)
+    cells = tree_costs.cell_seconds(groups, n_rows, work, precision)
+    return (
+        cells + tree_costs.cell_build_seconds(groups) / n_calls < (1 - tree_costs.LEAST_CELL_SAVING) * seconds
+    )
 
 
 def cpu_reason(model: CompiledModel, kind: Kind) -> str:

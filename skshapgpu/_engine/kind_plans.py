@@ -41,9 +41,10 @@ class Intervals(NamedTuple):
     most_entries: int
     on_gpu: bool = False  # whether the tables are within the limits of GPUs
     in_lanes: bool = False  # whether there are leaves in lanes instead of tables, for calls of few rows
+    in_cells: bool = False  # whether trees are cut into units whose cells are walked, for calls of many rows
 
 
-NO_INTERVALS, LANES = Intervals(0), Intervals(0, in_lanes=True)
+NO_INTERVALS, LANES, CELLS = Intervals(0), Intervals(0, in_lanes=True), Intervals(0, in_cells=True)
 
 
 class KindPlan:
@@ -64,7 +65,7 @@ class KindPlan:
 
     #: Whether the CPU makes tables for each tile of rows, while a GPU has tables for all rows.
     is_tiled = False
-    _can_have_tables = _can_have_lanes = True
+    _can_have_tables = _can_have_lanes = _can_have_cells = True
 
     def __init__(self, model: CompiledModel, kind: Kind) -> None:
         self.model, self.kind, self._ensemble = model, kind, model.ensemble
@@ -105,6 +106,8 @@ class KindPlan:
             plan = _core.lane_plan(self._plans[NO_INTERVALS], self.model.interval_room())
             if plan is None:
                 return None
+        elif intervals == CELLS:
+            plan = _core.cell_plan(self._plans[NO_INTERVALS], self._n_threads)
         else:
             plan = self._compile_tables(intervals)
         info = plan.info()
@@ -219,6 +222,18 @@ class KindPlan:
             and self.kind.order == 1
             and options.algorithm.tables == "worthwhile"
             and options.memory_limit is None
+        )
+
+    @computed_once
+    def may_have_cells(self) -> bool:
+        """Whether trees may be cut into units whose cells are walked, with these options."""
+        options = self.model.options
+        return (
+            self._can_have_cells
+            and self.kind.order == 1
+            and options.algorithm.tables == "worthwhile"
+            and options.memory_limit is None
+            and _core.can_have_cells(self.plan())
         )
 
     @computed_once
@@ -368,7 +383,7 @@ class KindPlan:
 class BackgroundPlan(KindPlan):
     """The plan of SHAP values or Banzhaf values of the margin against background data."""
 
-    _can_have_lanes = False
+    _can_have_lanes = _can_have_cells = False
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         index, room = self.kind.core_index, self._table_room()
@@ -486,7 +501,7 @@ class LinearPlan(BackgroundPlan):
 class OwenPlan(KindPlan):
     """The plans of Owen values, whose game has other players than that of SHAP values."""
 
-    _can_have_lanes = False
+    _can_have_lanes = _can_have_cells = False
 
     def __init__(self, model: CompiledModel, kind: Kind) -> None:
         super().__init__(model, kind)

@@ -29,9 +29,9 @@ from .._rows.inputs import HostRows
 from .._rows.rows import Rows
 from . import additivity
 from .compiled_model import CompiledModel
-from .costs.trees import BLOCK_ROWS
+from .costs.trees import BLOCK_ROWS, cell_scratch_bytes
 from .execution import ExecutionPlan, intervals_on_gpu, plan_execution, plan_on_cpu
-from .kind_plans import Intervals
+from .kind_plans import CELLS, Intervals
 
 T = TypeVar("T")
 
@@ -297,6 +297,9 @@ class HostRun(Run):
             if not shared:  # a thread takes entire blocks of rows
                 n_threads = min(n_threads, -(-self.n_rows // BLOCK_ROWS))
             fixed = n_threads * (info["scratch_bytes_per_thread"] + shared)
+            if execution.intervals == CELLS:
+                n_outputs, precision = self.n_computed_outputs, self._compiled.options.precision
+                fixed = n_threads * cell_scratch_bytes(plans.n_features, n_outputs, precision)
         result_row, table_bytes = 0 if self.is_given else row.result, execution.table_bytes
         return memory.Need(self.n_rows, result_row, work_row, table_bytes, fixed, row.what, row.advice)
 

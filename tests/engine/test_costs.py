@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,7 @@ def test_tables_pay_within_two_calls(
     building: float,
     has_tables: bool,
 ) -> None:
+    monkeypatch.setattr("skshapgpu._engine.costs.trees.LEAST_CELL_ROWS", sys.maxsize)  # no alternative
     n_rows, explainer = 100_000, explainer_of(forest)
     compiled = explainer._compiled
     walking = cpu_seconds(explainer_of(forest, algorithm="quadrature").plan(n_rows).tree_groups, n_rows, 1)

@@ -23,6 +23,12 @@ from skshapgpu._engine.kind_plans import Intervals, KindPlan
 X, Y = load_diabetes(return_X_y=True)
 
 
+@pytest.fixture(autouse=True)
+def no_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let cells that occur not be an alternative to tables."""
+    monkeypatch.setattr(costs, "LEAST_CELL_ROWS", sys.maxsize)
+
+
 @once
 def test_tables_are_dropped_for_others_and_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory suffices for the tables of the largest calls alone, or for several smaller calls' tables."""

@@ -160,7 +160,7 @@ def draw(seed: int, **fixed: Any) -> Draw:
         index=choose("index", ["SII", "STII", "BII"]),
         form=choose("form", ["matrices", "occurring", "number", "list"]),
         options=_options(choose, mode, task),
-        tables=choose("tables", ["where they pay", "wherever possible"]),
+        tables=choose("tables", ["where they pay", "wherever possible", "cells wherever possible"]),
         device=choose("device", ["cpu", "cuda", "cuda", "auto"]),
         gpu_arrays=choose("gpu_arrays", ["none", "cupy", "torch"]),
         early=choose("early_stopping", [False, False, False, True])

@@ -29,12 +29,18 @@ def repeated(X: Any, rng: np.random.Generator, most: int = REPEATS[-1]) -> tuple
 
 @contextmanager
 def tables(draw: Draw) -> Iterator[None]:
-    """Build tables by intervals for all trees that can have them, if the draw says so.
+    """Build tables by intervals for all trees that can have them, or use cells, if the draw says so.
 
     At their true prices, most of these small models would be walked.
     """
     if draw.tables == "where they pay":
         yield
+        return
+    if draw.tables == "cells wherever possible":
+        names = ("_CPU_CALL", "_CELL_NODE", "_CELL_WALK", "_CELL_LEAF", "LEAST_CELL_SAVING")
+        with mock.patch.multiple(costs, **dict.fromkeys(names, 0.0), LEAST_CELL_ROWS=1):
+            with mock.patch.dict(costs._CELL_LOOKUP, dict.fromkeys(costs._CELL_LOOKUP, 0.0)):
+                yield
         return
     slow = {name: 1e9 for name in costs._WALK_FACTOR}
     with (
@@ -63,6 +69,7 @@ def lanes(draw: Draw) -> Iterator[None]:
 
 
 def count_tables(explainer: TreeExplainer, n_rows: int, report: Report) -> None:
-    """Count a call that uses tables."""
+    """Count a call that uses tables, or cells that occur."""
     groups = explainer.plan(n_rows).tree_groups
-    report.checks["calls with tables"] += any(group.algorithm == "tables" for group in groups)
+    for name in ("tables", "cells"):
+        report.checks[f"calls with {name}"] += any(group.algorithm == name for group in groups)

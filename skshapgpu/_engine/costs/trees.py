@@ -95,6 +95,24 @@ _LEAST_LANE_SECONDS, _MOST_LANE_SECONDS = 1e-5, 5e-2
 #: Fraction of the time of the walk that lanes must save, because the prices differ among processors.
 _LEAST_LANE_SAVING = 0.1
 
+#: Cells that occur, for calls of at least LEAST_CELL_ROWS rows: seconds for each row and leaf of the lookups,
+#: by instruction set, and more for each quadrature node beyond _SHORT_CELL_NODES, because the cells of longer
+#: paths have several keys. 10,000 rows of real data fall into about _OCCURRING_CELLS cells of a unit. Their
+#: number grows with the power _CELL_GROWTH of the number of rows, but each tile of at most _CELL_TILE rows,
+#: kTileRows of csrc/cells/runner.cpp, has cells of its own. To walk a cell takes _CELL_WALK times as
+#: long as to walk a row, because the tree of a unit has nodes above the unit. To cut trees into units takes
+#: _CELL_LEAF seconds for each leaf, and the units take about _CELL_BYTES bytes for each leaf. The seconds of
+#: NEON are estimates.
+LEAST_CELL_ROWS = 2000
+_CELL_LOOKUP = {"avx512": 1.5e-10, "avx2": 1.9e-10, "neon": 3e-10, "baseline": 3e-10}
+_CELL_NODE, _SHORT_CELL_NODES = 7e-11, 4
+_OCCURRING_CELLS, _CELL_GROWTH, _CELL_TILE, _CELL_WALK = 1000, 0.45, 16384, 2.9
+_CELL_LEAF, _CELL_BYTES = 7e-7, 210
+
+#: Fraction of the time of the walk, or with tables, that cells must save: the number of cells that occur
+#: depends on the data.
+LEAST_CELL_SAVING = 0.17
+
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, kMaxChunkLeaves
 #: of csrc/cuda/program/program.cpp; a small chunk has _SMALL_CHUNK_LEAVES, kSmallChunkLeaves there. There are
@@ -147,7 +165,7 @@ LEAST_TABLE_SECONDS = 2e-3
 class TreeGroup:
     """Trees that are explained in the same way."""
 
-    algorithm: str  # "quadrature" for walks, "tables", or "lanes" for leaves in lanes
+    algorithm: str  # "quadrature" for walks, "tables", "lanes" for leaves in lanes, or "cells"
     n_nodes: int  # number of quadrature nodes, exact for their longest path
     n_trees: int
     n_leaves: int
@@ -228,6 +246,39 @@ def lane_build_seconds(groups: Sequence[TreeGroup]) -> float:
 def lane_seconds(n_steps: int, n_rows: int, precision: str) -> float:
     """Return the seconds that a call with leaves in lanes spends in trees, in one thread."""
     return _CPU_CALL + n_rows * n_steps * _LANE_STEP[instruction_set()][precision]
+
+
+def cell_build_seconds(groups: Sequence[TreeGroup]) -> float:
+    """Return the seconds in which one thread cuts trees into units."""
+    return _CELL_LEAF * sum(group.n_leaves for group in groups)
+
+
+def cell_bytes(groups: Sequence[TreeGroup]) -> int:
+    """Return about the number of bytes that the units of trees take."""
+    return _CELL_BYTES * sum(group.n_leaves for group in groups)
+
+
+def cell_scratch_bytes(n_features: int, n_outputs: int, precision: str) -> int:
+    """Return about the most bytes that a thread allocates to explain rows by their cells."""
+    number = 4 if precision == "single" else 8
+    row = number * (min(n_features, 32) * n_outputs + 16)
+    entries = 6 * (row + 8 * n_outputs)  # of four units, with room to grow
+    tile = 8 * n_outputs * (n_features + 4) + 4 * n_features
+    return _CELL_TILE * (row + entries + tile + 64) + 2**19
+
+
+def cell_seconds(groups: Sequence[TreeGroup], n_rows: int, work: float, precision: str) -> float:
+    """Return the seconds that a call spends in trees if rows look up their cells, in one thread."""
+    tile_rows = n_rows / max(1, -(-n_rows // _CELL_TILE))
+    n_cells = _OCCURRING_CELLS * (tile_rows / 10_000) ** _CELL_GROWTH * n_rows / max(1, tile_rows)
+    walk, lookup = _WALK_FACTOR[instruction_set()], _CELL_LOOKUP[instruction_set()]
+    seconds = _CPU_CALL
+    for group in groups:
+        node = _CPU_VECTOR[precision] / 16 * work
+        leaf = _CELL_WALK * (_CPU_BLOCK / BLOCK_ROWS + group.n_nodes * node) * walk
+        keys = max(0, group.n_nodes - _SHORT_CELL_NODES) * _CELL_NODE
+        seconds += group.n_leaves * (n_rows * (lookup + keys) + n_cells * leaf)
+    return seconds
 
 
 def rows_to_share(groups: Sequence[TreeGroup], work: float, precision: str) -> int:

@@ -1,0 +1,15 @@
+// Cuts the trees of a plan into units whose cells are walked.
+#pragma once
+
+#include "plan/plan.h"
+
+namespace skshap {
+
+// Return whether a plan can explain rows by cells that occur. It can for path-dependent SHAP values or
+// Banzhaf values if all trees are walked, codes have 16 bits, and no column has too many categories.
+bool can_have_cells(const Plan& plan);
+
+// Compile a plan of the same values that explains rows by cells that occur.
+Plan make_cell_plan(const Plan& plan, int64_t n_threads);
+
+}  // namespace skshap

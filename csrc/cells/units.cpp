@@ -1,0 +1,349 @@
+#include "cells/units.h"
+
+#include <algorithm>
+
+#include "plan/tree_paths.h"
+
+namespace skshap {
+namespace {
+
+// The most leaves of a unit. Larger units have more cells, and smaller units are more lookups for each row.
+constexpr uint32_t kUnitLeaves = 14;
+constexpr int32_t kEndOfCodes = 1 << 16;
+constexpr uint16_t kMissing = 0xffff;
+constexpr uint32_t kMostKeyValues = 1 << 16;
+
+int32_t rank_of(const DecideNode& test) { return static_cast<int32_t>(test.operand - test.bias); }
+
+}  // namespace
+
+UnitWriter::UnitWriter(const Plan& plan, OccurringCells& cells)
+    : plan_(plan),
+      cells_(cells),
+      feature_of_column_(column_features(plan)),
+      tests_(plan.columns.size()),
+      is_used_(plan.features.size(), false) {
+  for (const Chunk& chunk : plan.chunks)
+    units_.width = std::max(units_.width, static_cast<int32_t>(n_used_outputs(plan, chunk)));
+}
+
+void UnitWriter::write(const Chunk& chunk, const TreeProgram& tree) {
+  n_inner_ = static_cast<int32_t>(tree.n_inner);
+  children_ = plan_.children.data() + tree.children;
+  nodes_ = plan_.decide.data() + tree.decide;
+  shares_ = plan_.shares.data() + tree.decide;
+  values_ = plan_.leaf_values.data() + tree.leaves;
+  value_width_ = n_used_outputs(plan_, chunk);
+  column_of_node_.resize(tree.n_inner);
+  operand_of_node_.resize(tree.n_inner);
+  cut();
+  for (int32_t node = 0; node < n_inner_; ++node)
+    if (is_root_[node]) write_unit(chunk.output, node);
+}
+
+// Choose the roots of units, from the leaves up. Children follow their parents.
+void UnitWriter::cut() {
+  const size_t n_nodes = 2 * static_cast<size_t>(n_inner_) + 1;
+  parent_.assign(n_nodes, -1);
+  is_root_.assign(n_nodes, false);
+  n_leaves_.assign(n_nodes, 1);
+  for (int32_t node = n_inner_; node-- > 0;) {
+    const int32_t left = children_[2 * node], right = children_[2 * node + 1];
+    parent_[left] = parent_[right] = node;
+    n_leaves_[node] = n_leaves_[left] + n_leaves_[right];
+    if (n_leaves_[node] <= kUnitLeaves) continue;
+    const int32_t larger = n_leaves_[left] < n_leaves_[right] ? right : left;
+    is_root_[larger] = true;
+    n_leaves_[node] -= n_leaves_[larger];
+  }
+  is_root_[0] = true;
+}
+
+void UnitWriter::write_unit(int32_t output, int32_t root) {
+  for (int32_t node = root; node != 0; node = parent_[node]) add_condition(parent_[node], node);
+  collect(root);
+  CellUnit unit{};
+  unit.tree = static_cast<uint32_t>(units_.tree_output.size());
+  unit.digits = static_cast<uint32_t>(cells_.digits.size());
+  unit.keys = static_cast<uint32_t>(cells_.keys.size());
+  n_unit_columns_ = 0;
+  begin_key();
+  for (const uint32_t column : used_) {
+    if (plan_.columns[column].categorical)
+      add_categorical_digit(column);
+    else
+      add_numeric_digit(column);
+  }
+  unit.digits_end = static_cast<uint32_t>(cells_.digits.size());
+  unit.n_keys = static_cast<uint32_t>(cells_.keys.size()) - unit.keys;
+  cells_.units.push_back(unit);
+  n_columns_ = std::max<size_t>(n_columns_, n_unit_columns_);
+  write_tree(output, root);
+  add_features();
+  for (const uint32_t column : used_) tests_[column] = ColumnTests();
+  used_.clear();
+}
+
+// --- The tests of a unit ---
+
+UnitWriter::ColumnTests& UnitWriter::tests_of(int32_t node) {
+  ColumnTests& tests = tests_[nodes_[node].column];
+  if (tests.above.empty() && tests.inside.empty()) used_.push_back(nodes_[node].column);
+  return tests;
+}
+
+// Add the test of a node on the path to its child.
+void UnitWriter::add_condition(int32_t node, int32_t child) {
+  const DecideNode& test = nodes_[node];
+  ColumnTests& tests = tests_of(node);
+  const bool right = children_[2 * node + 1] == child;
+  const bool beyond = right != static_cast<bool>(test.flags & kFlip);
+  tests.above.push_back({&test, beyond});
+  tests.zero_fraction *= right ? 1 - shares_[node] : shares_[node];
+  if (test.flags & kCategorical) return;
+  if (beyond)
+    tests.low = std::max(tests.low, rank_of(test));
+  else
+    tests.high = std::min(tests.high, rank_of(test));
+}
+
+void UnitWriter::collect(int32_t root) {
+  stack_.assign(1, {root, 0});
+  while (!stack_.empty()) {
+    const int32_t node = stack_.back().first;
+    stack_.pop_back();
+    ColumnTests& tests = tests_of(node);
+    tests.inside.push_back(node);
+    const int32_t rank = rank_of(nodes_[node]);
+    if (!(nodes_[node].flags & kCategorical) && rank > tests.low && rank < tests.high) {
+      const auto place = std::lower_bound(tests.divisors.begin(), tests.divisors.end(), rank);
+      if (place == tests.divisors.end() || *place != rank) tests.divisors.insert(place, rank);
+    }
+    for (const bool right : {true, false}) {
+      const int32_t child = children_[2 * node + right];
+      if (!is_leaf(child) && !is_root_[child]) stack_.push_back({child, 0});
+    }
+  }
+}
+
+// --- Digits ---
+
+void UnitWriter::begin_key() {
+  const uint32_t first = static_cast<uint32_t>(cells_.columns.size());
+  cells_.keys.push_back({.columns = first, .n_columns = 0, .first = 0, .n_values = 1});
+}
+
+// Begin a digit. Return the number by which its classes are apart in the key.
+uint32_t UnitWriter::begin_digit(uint32_t n_classes) {
+  if (cells_.keys.back().n_values * uint64_t{n_classes} > kMostKeyValues) begin_key();
+  CellKey& key = cells_.keys.back();
+  const uint32_t stride = key.n_values, first = static_cast<uint32_t>(cells_.unit_columns.size());
+  key.n_values *= n_classes;
+  cells_.digits.push_back({.n_classes = n_classes,
+                           .key = static_cast<uint32_t>(cells_.keys.size()) - 1,
+                           .columns = first,
+                           .columns_end = first});
+  return stride;
+}
+
+// Add a column to the last digit, with a code for each class; without a list, classes are codes. Return the
+// number of the column.
+uint32_t UnitWriter::add_unit_column(const std::vector<uint16_t>* codes) {
+  cells_.unit_columns.push_back({static_cast<uint32_t>(cells_.class_codes.size()), !codes});
+  if (codes) cells_.class_codes.insert(cells_.class_codes.end(), codes->begin(), codes->end());
+  ++cells_.digits.back().columns_end;
+  return n_unit_columns_++;
+}
+
+void UnitWriter::add_index_column(uint32_t column, size_t first_step) {
+  ++cells_.keys.back().n_columns;
+  cells_.columns.push_back({.column = column,
+                            .steps = static_cast<uint32_t>(first_step),
+                            .n_steps = static_cast<uint32_t>(cells_.steps.size() - first_step),
+                            .categorical = plan_.columns[column].categorical});
+}
+
+// Without tests above, the intervals of codes are the classes 0, 1, ... With them, the class 0 is for codes
+// that fail these tests. If missing values go other ways than the codes of each interval, they are a class of
+// their own.
+void UnitWriter::add_numeric_digit(uint32_t column) {
+  ColumnTests& tests = tests_[column];
+  const bool has_outside = !tests.above.empty(), reachable = tests.low < tests.high;
+  const uint32_t first = has_outside;
+  uint32_t n_classes = first + (reachable ? static_cast<uint32_t>(tests.divisors.size()) + 1 : 0);
+  uint32_t missing = 0;
+  bool is_own = false;
+  if (is_missing_inside(tests)) {
+    const int32_t interval = reachable ? interval_of_missing(tests) : -1;
+    is_own = interval < 0;
+    missing = is_own ? n_classes++ : first + static_cast<uint32_t>(interval);
+  }
+  const uint32_t stride = begin_digit(n_classes);
+  add_numeric_steps(column, stride, missing);
+  codes_.resize(n_classes);
+  for (uint32_t i = 0; i < n_classes; ++i) codes_[i] = static_cast<uint16_t>(i);
+  if (is_own) codes_[missing] = kMissing;
+  const uint32_t number = add_unit_column(is_own ? &codes_ : nullptr);
+  tests.first_column = number;
+  for (const int32_t node : tests.inside) {
+    const int32_t rank = rank_of(nodes_[node]);
+    const auto n_within = std::upper_bound(tests.divisors.begin(), tests.divisors.end(), rank) -
+                          tests.divisors.begin() + (rank >= tests.high);
+    column_of_node_[node] = number;
+    operand_of_node_[node] = static_cast<uint32_t>(n_within) - !has_outside;
+  }
+}
+
+void UnitWriter::add_numeric_steps(uint32_t column, uint32_t stride, uint32_t missing) {
+  const ColumnTests& tests = tests_[column];
+  const size_t first_step = cells_.steps.size();
+  uint32_t last = 0;  // class
+  const auto step = [&](int32_t operand, uint32_t to) {
+    if (to != last)
+      cells_.steps.push_back({static_cast<uint16_t>(operand), static_cast<uint16_t>((to - last) * stride)});
+    last = to;
+  };
+  const uint32_t inside = !tests.above.empty();
+  if (tests.low < tests.high) {
+    if (tests.low >= 0) {
+      step(tests.low, inside);
+    } else {
+      cells_.keys.back().first = static_cast<uint16_t>(cells_.keys.back().first + inside * stride);
+      last = inside;
+    }
+    for (const int32_t divisor : tests.divisors) step(divisor, last + 1);
+    if (tests.high < kEndOfCodes) step(tests.high, 0);
+  }
+  step(kMissing - 1, missing);
+  add_index_column(column, first_step);
+}
+
+bool UnitWriter::is_missing_inside(const ColumnTests& tests) {
+  return std::all_of(tests.above.begin(), tests.above.end(), [](const Condition& condition) {
+    return static_cast<bool>(condition.test->bias) != condition.beyond;
+  });
+}
+
+// Return the number of the interval whose codes go the same ways as missing values, or -1.
+int32_t UnitWriter::interval_of_missing(const ColumnTests& tests) const {
+  for (size_t i = 0; i <= tests.divisors.size(); ++i) {
+    const int32_t after = i ? tests.divisors[i - 1] : tests.low;
+    const auto is_same = [&](int32_t node) {
+      return (after < rank_of(nodes_[node])) == static_cast<bool>(nodes_[node].bias);
+    };
+    if (std::all_of(tests.inside.begin(), tests.inside.end(), is_same)) return static_cast<int32_t>(i);
+  }
+  return -1;
+}
+
+// The categories that pass the same tests inside are a class. Each of these tests has a column of its own.
+void UnitWriter::add_categorical_digit(uint32_t column) {
+  ColumnTests& tests = tests_[column];
+  const uint32_t n_codes = static_cast<uint32_t>(plan_.columns[column].categories.size()) + 2;
+  const auto passes = [&](const DecideNode& test, uint32_t code) {
+    return (plan_.category_bits[test.operand + code / 32] >> code % 32 & 1) != 0;
+  };
+  const bool has_outside = !tests.above.empty();
+  uint32_t n_classes = has_outside;
+  classes_.assign(n_codes, 0);
+  std::vector<uint32_t> example;  // by class inside: a code
+  for (uint32_t code = 0; code < n_codes; ++code) {
+    if (std::any_of(tests.above.begin(), tests.above.end(), [&](const Condition& condition) {
+          return passes(*condition.test, code) == condition.beyond;
+        }))
+      continue;
+    const auto is_same = [&](uint32_t other) {
+      return std::all_of(tests.inside.begin(), tests.inside.end(), [&](int32_t node) {
+        return passes(nodes_[node], code) == passes(nodes_[node], other);
+      });
+    };
+    const auto same = std::find_if(example.begin(), example.end(), is_same);
+    classes_[code] = has_outside + static_cast<uint32_t>(same - example.begin());
+    if (same != example.end()) continue;
+    example.push_back(code);
+    ++n_classes;
+  }
+  const uint32_t stride = begin_digit(std::max(n_classes, 1u));
+  const size_t first_step = cells_.steps.size();
+  for (uint32_t code = 0; code < n_codes; ++code)
+    cells_.steps.push_back({0, static_cast<uint16_t>(classes_[code] * stride)});
+  add_index_column(column, first_step);
+  tests.first_column = add_unit_column(nullptr);
+  for (const int32_t node : tests.inside) {
+    codes_.assign(std::max(n_classes, 1u), 0);
+    for (size_t i = 0; i < example.size(); ++i) codes_[has_outside + i] = !passes(nodes_[node], example[i]);
+    column_of_node_[node] = add_unit_column(&codes_);
+    operand_of_node_[node] = 0;
+  }
+}
+
+// --- The tree of a unit ---
+
+void UnitWriter::write_tree(int32_t output, int32_t root) {
+  const int64_t first = units_.tree_offsets.back();
+  int64_t above = -1;
+  double cover = 1;
+  for (const uint32_t column : used_) {
+    const ColumnTests& tests = tests_[column];
+    if (tests.above.empty()) continue;
+    const int32_t number = units_.add_node(cover);
+    if (above >= 0) units_.right[above] = number;
+    above = first + number;
+    units_.test[above] = {.column = tests.first_column, .operand = 0, .previous = 0, .bias = 0, .flags = 0};
+    units_.player[above] = feature_of_column_[column];
+    units_.left[above] = units_.add_node(1 - tests.zero_fraction);
+    cover = tests.zero_fraction;
+  }
+  const int32_t number = copy(root, cover);
+  if (above >= 0) units_.right[above] = number;
+  units_.end_tree(output);
+}
+
+// Copy the nodes of the unit. Return the number of the copy of its root.
+int32_t UnitWriter::copy(int32_t root, double cover) {
+  const int64_t first = units_.tree_offsets.back();
+  const auto add = [&](int32_t from, double share) {
+    const int32_t number = units_.add_node(share);
+    if (is_leaf(from))
+      std::copy_n(values_ + static_cast<size_t>(from - n_inner_) * value_width_, value_width_,
+                  units_.value.end() - units_.width);
+    else if (from == root || !is_root_[from])
+      stack_.push_back({from, number});
+    return number;
+  };
+  const int32_t copied = add(root, cover);
+  while (!stack_.empty()) {
+    const auto [from, number] = stack_.back();
+    stack_.pop_back();
+    const DecideNode& test = nodes_[from];
+    DecideNode& to = units_.test[first + number];
+    to = {.column = column_of_node_[from],
+          .operand = operand_of_node_[from],
+          .previous = 0,
+          .bias = 0,
+          .flags = static_cast<uint8_t>(test.flags & kFlip)};
+    if (!(test.flags & kCategorical)) {
+      to.bias = test.bias;
+      to.operand += test.bias;
+    }
+    units_.player[first + number] = feature_of_column_[test.column];
+    const int32_t left = add(children_[2 * from], shares_[from]);
+    const int32_t right = add(children_[2 * from + 1], 1 - shares_[from]);
+    units_.left[first + number] = left;
+    units_.right[first + number] = right;
+  }
+  return copied;
+}
+
+void UnitWriter::add_features() {
+  first_feature_.push_back(features_.size());
+  for (const uint32_t column : used_) {
+    const int32_t feature = feature_of_column_[column];
+    if (is_used_[feature]) continue;
+    is_used_[feature] = true;
+    features_.push_back(feature);
+  }
+  for (size_t i = first_feature_.back(); i < features_.size(); ++i) is_used_[features_[i]] = false;
+}
+
+}  // namespace skshap

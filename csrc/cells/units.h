@@ -1,0 +1,108 @@
+// Cuts trees into units, and makes each unit a tree of its own.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace skshap {
+
+// The limit of categories of a column. In every block of rows, a key takes a step for each code of a
+// categorical column.
+constexpr size_t kMostCellCategories = 256;
+
+// Writes the units of one tree after another. A unit is connected: it has a root, and the nodes below it down
+// to leaves and to the roots of other units, whose places have leaves of value 0. Above its root, the tree of
+// a unit has a node for each column that is tested there, with a leaf of value 0 for rows that fail the tests
+// of the column. As values are linear in the leaf values, the values of a tree are the sums of the values of
+// its units.
+class UnitWriter {
+ public:
+  UnitWriter(const Plan& plan, OccurringCells& cells);
+
+  // Cut a tree into units, and append them to the cells. The numbers of their trees are those of trees().
+  void write(const Chunk& chunk, const TreeProgram& tree);
+
+  // Return the trees of the units, and the largest number of columns that one of them tests.
+  const CodedTreeArrays& trees() const { return units_; }
+  size_t n_columns() const { return n_columns_; }
+
+  // Call take(feature) for each feature of a unit, a position in Plan::features.
+  template <class Take>
+  void each_feature(size_t unit, const Take& take) const {
+    const size_t end = unit + 1 < first_feature_.size() ? first_feature_[unit + 1] : features_.size();
+    for (size_t i = first_feature_[unit]; i < end; ++i) take(features_[i]);
+  }
+
+ private:
+  // A test of a column on the path above a unit. `beyond` says whether the path needs codes beyond the
+  // threshold of the test or, with categories, codes that do not pass the test.
+  struct Condition {
+    const DecideNode* test;
+    bool beyond;
+  };
+  // The tests of a column above a unit and inside it.
+  struct ColumnTests {
+    std::vector<Condition> above;
+    double zero_fraction = 1;     // of the tests above
+    std::vector<int32_t> inside;  // nodes
+    // If the column is numeric, codes beyond `low`, up to `high`, satisfy the tests above. The divisors are
+    // the ranks of the tests inside that divide these codes, ascending.
+    int32_t low = -1, high = 1 << 16;
+    std::vector<int32_t> divisors;
+    uint32_t first_column = 0;  // that the tree of the unit tests
+  };
+
+  void cut();
+  void write_unit(int32_t output, int32_t root);
+  ColumnTests& tests_of(int32_t node);
+  void add_condition(int32_t node, int32_t child);
+  void collect(int32_t root);
+
+  void begin_key();
+  uint32_t begin_digit(uint32_t n_classes);
+  uint32_t add_unit_column(const std::vector<uint16_t>* codes);
+  void add_index_column(uint32_t column, size_t first_step);
+  void add_numeric_digit(uint32_t column);
+  void add_numeric_steps(uint32_t column, uint32_t stride, uint32_t missing);
+  static bool is_missing_inside(const ColumnTests& tests);
+  int32_t interval_of_missing(const ColumnTests& tests) const;
+  void add_categorical_digit(uint32_t column);
+
+  void write_tree(int32_t output, int32_t root);
+  int32_t copy(int32_t root, double cover);
+  void add_features();
+
+  bool is_leaf(int32_t node) const { return node >= n_inner_; }
+
+  const Plan& plan_;
+  OccurringCells& cells_;
+  const std::vector<int32_t> feature_of_column_;  // positions in Plan::features
+  CodedTreeArrays units_;
+  size_t n_columns_ = 0;
+  std::vector<size_t> first_feature_;  // by unit, in features_
+  std::vector<int32_t> features_;
+  // The tree that is cut.
+  int32_t n_inner_ = 0;
+  size_t value_width_ = 1;
+  const int32_t* children_ = nullptr;
+  const DecideNode* nodes_ = nullptr;
+  const double *shares_ = nullptr, *values_ = nullptr;
+  // By node and leaf: the parent, whether a unit begins there, and the leaves below that are in no other
+  // unit.
+  std::vector<int32_t> parent_;
+  std::vector<bool> is_root_;
+  std::vector<uint32_t> n_leaves_;
+  std::vector<uint32_t> column_of_node_, operand_of_node_;  // of the tests in the tree of a unit
+  // The unit that is written.
+  std::vector<ColumnTests> tests_;  // by column
+  std::vector<uint32_t> used_;      // columns
+  uint32_t n_unit_columns_ = 0;
+  std::vector<bool> is_used_;  // by feature
+  std::vector<uint16_t> codes_;
+  std::vector<uint32_t> classes_;
+  std::vector<std::pair<int32_t, int32_t>> stack_;
+};
+
+}  // namespace skshap
