@@ -46,11 +46,10 @@ print("largest difference to predict_proba:", np.abs(total - probability).max())
 # from the mean.
 moved = boosting.predict_proba(X_test[:200])[:, 1] - probability
 row = int(np.argmax(np.abs(moved)))
-figure, axes = plt.subplots(1, 2, figsize=(11, 4))
+figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 for ax, (name, explanation) in zip(axes, explanations.items()):
     ShapWaterfallDisplay.from_explanation(explanation, row=row, ax=ax)
     ax.set_title(name)
-figure.tight_layout()
 plt.show()
 
 # %%

@@ -165,9 +165,8 @@ def _cells_are_worthwhile(plan: KindPlan, layout: TableLayout | None, n_rows: in
     if layout is not None:
         seconds = layout.seconds(n_rows, n_calls, plan.layout_work, precision)
     cells = tree_costs.cell_seconds(groups, n_rows, work, precision)
-    return (
-        cells + tree_costs.cell_build_seconds(groups) / n_calls < (1 - tree_costs.LEAST_CELL_SAVING) * seconds
-    )
+    saved = seconds - cells - tree_costs.cell_build_seconds(groups) / n_calls
+    return saved > max(tree_costs.LEAST_CELL_SAVING * seconds, tree_costs.LEAST_CELL_SECONDS)
 
 
 def cpu_reason(model: CompiledModel, kind: Kind) -> str:

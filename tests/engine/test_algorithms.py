@@ -27,6 +27,7 @@ from skshapgpu._common.algorithms import (
     MODEL_OUTPUTS,
     NAMES,
     OWEN_VALUES,
+    SCORE_OUTPUTS,
     SHAP_VALUES,
     TIME_OUTPUTS,
     Algorithm,
@@ -39,6 +40,7 @@ from skshapgpu._common.types import InteractionIndex, ValueIndex
 from skshapgpu._engine.execution import plan_execution
 from skshapgpu.adapters import AdaptedModel, adapt
 from skshapgpu.adapters.ensemble import attributes_of
+from skshapgpu.adapters.link_sums import LinkSum, Term
 from skshapgpu.adapters.survival import by_link
 
 ROOT = Path(__file__).parents[2]
@@ -55,8 +57,8 @@ COLUMNS = [20, 21, 22, 23, 27, 24]
 X, BACKGROUND, LABELS = CANCER[:40, COLUMNS], CANCER[100:109, COLUMNS], Y[:40]
 X[::7, 2] = np.nan
 
-#: Time of functions of time.
-TIME = 0.8
+#: Time of functions of time, and offset of a score.
+TIME, OFFSET = 0.8, 0.25
 
 every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda row: row.name)
 every_device = pytest.mark.parametrize("device", DEVICES)
@@ -66,12 +68,18 @@ every_device = pytest.mark.parametrize("device", DEVICES)
 def model(model_output: str = "raw") -> Any:
     """Return a binary classifier with a logistic link, or a model with its trees and ``model_output``.
 
-    Its response and its hazard at a time t are exp(margin) and t exp(margin).
+    Its response and its hazard at a time t are exp(margin) and t exp(margin). Its scores are -exp(-margin)
+    and the sum of this and an offset.
     """
     few = HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=9, learning_rate=0.5)
     few.fit(CANCER[:, COLUMNS], Y)
     if model_output in ("raw", "probability", "log_loss"):
         return few
+    if model_output in SCORE_OUTPUTS:
+        score = (Term("exp", -1.0, np.full((1, 1), -1.0)),)
+        offset = np.full(1, OFFSET if model_output == "decision_function" else 0.0)
+        functions = {model_output: LinkSum(score, offset)}
+        return replace(adapt(few), binary=None, link=None, functions=functions, predictions={})
     return replace(adapt(few), binary=None, link="exp", over_time=at_times)
 
 
@@ -151,6 +159,8 @@ LINKS: dict[str, Any] = {
         lambda margin, y: -TIME * np.exp(margin - TIME * np.exp(margin)),
     ),
     "cumulative_hazard": (lambda margin, y: TIME * np.exp(margin), lambda margin, y: TIME * np.exp(margin)),
+    "score_samples": (lambda margin, y: -np.exp(-margin), lambda margin, y: np.exp(-margin)),
+    "decision_function": (lambda margin, y: OFFSET - np.exp(-margin), lambda margin, y: np.exp(-margin)),
 }
 
 CELLS = [
@@ -245,7 +255,7 @@ def reason_of_options(algorithm: Algorithm, device: str, interventional: bool, m
     if model_output != "raw" and not interventional and not depends_on_model:
         asked = f"model_output='{model_output}' is defined against background rows only"
         return f"{asked}: give data= for interventional values, or use"
-    if model_output == "response" and device == "cuda":
+    if model_output in ("response", *SCORE_OUTPUTS) and device == "cuda":
         return f"model_output='{model_output}' is computed on the CPU only: use device='cpu' or 'auto'"
     if interventional and not algorithm.interventional:
         return f"{option} computes no interventional SHAP values: use 'auto'"
@@ -420,11 +430,12 @@ TABLE_ROWS: dict[str, list[tuple[Kind, bool, str]]] = {
         (SHAP_VALUES, True, "log_loss"),
     ],
     (
-        "interventional SHAP values of "
-        "[responses and functions of time](outputs.md#responses-and-functions-of-time)"
+        "interventional SHAP values of [responses, functions of time and "
+        "scores](outputs.md#responses-and-functions-of-time), and of [means of "
+        "probabilities](#means-of-probabilities)"
     ): [
         (SHAP_VALUES, True, "response"),
-        *((SHAP_VALUES, True, model_output) for model_output in TIME_OUTPUTS),
+        *((SHAP_VALUES, True, model_output) for model_output in (*TIME_OUTPUTS, *SCORE_OUTPUTS)),
     ],
     "interventional Banzhaf values, and interactions of pairs": [
         (BANZHAF_VALUES, True, "raw"),

@@ -37,7 +37,14 @@ def tables(draw: Draw) -> Iterator[None]:
         yield
         return
     if draw.tables == "cells wherever possible":
-        names = ("_CPU_CALL", "_CELL_NODE", "_CELL_WALK", "_CELL_LEAF", "LEAST_CELL_SAVING")
+        names = (
+            "_CPU_CALL",
+            "_CELL_NODE",
+            "_CELL_WALK",
+            "_CELL_LEAF",
+            "LEAST_CELL_SAVING",
+            "LEAST_CELL_SECONDS",
+        )
         with mock.patch.multiple(costs, **dict.fromkeys(names, 0.0), LEAST_CELL_ROWS=1):
             with mock.patch.dict(costs._CELL_LOOKUP, dict.fromkeys(costs._CELL_LOOKUP, 0.0)):
                 yield

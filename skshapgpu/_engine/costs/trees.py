@@ -110,8 +110,8 @@ _OCCURRING_CELLS, _CELL_GROWTH, _CELL_TILE, _CELL_WALK = 1000, 0.45, 16384, 2.9
 _CELL_LEAF, _CELL_BYTES = 7e-7, 210
 
 #: Fraction of the time of the walk, or with tables, that cells must save: the number of cells that occur
-#: depends on the data.
-LEAST_CELL_SAVING = 0.17
+#: depends on the data. They must also save some seconds, because each thread needs tens of MB for a tile.
+LEAST_CELL_SAVING, LEAST_CELL_SECONDS = 0.17, 5e-3
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, kMaxChunkLeaves
