@@ -238,7 +238,8 @@ def time_of_shap(model: Any, rows: np.ndarray) -> float | None:
 def overview(results: list[Result]) -> Any:
     """Draw the most important features of all models."""
     figure, axes = plt.subplots(2, 2, figsize=(12, 8), layout="constrained")
-    figure.get_layout_engine().set(h_pad=0.15, w_pad=0.15)
+    engine: Any = figure.get_layout_engine()
+    engine.set(h_pad=0.15, w_pad=0.15)
     for result, ax in zip(results, axes.flat, strict=True):
         ShapBarDisplay.from_explanation(result.explanation, max_features=8, ax=ax)
         ax.set_title(f"{result.library}: {result.data} ({result.task})", pad=12)
@@ -276,7 +277,7 @@ def page(results: list[Result], bars: str) -> str:
         cells = [f"<td>{html.escape(cell)}</td>" for cell in result.cells()]
         cells[2:8] = [cell.replace("<td>", '<td class="number">') for cell in cells[2:8]]
         table.append(f"<tr>{''.join(cells)}</tr>")
-    packages = ("skshapgpu", "scikit-learn", "xgboost", "lightgbm", "catboost")
+    packages: tuple[str, ...] = ("skshapgpu", "scikit-learn", "xgboost", "lightgbm", "catboost")
     packages += ("shap",) if find_spec("shap") is not None else ()
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     without_shap = (

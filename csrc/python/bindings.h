@@ -12,8 +12,8 @@
 #include "base/threads.h"
 #include "plan/plan.h"
 
-// Define a module. A free-threaded Python enables its GIL when it imports a module that does not declare that it
-// needs none. docs/how_it_works.md says which locks stand in for the GIL.
+// Define a module. A free-threaded Python enables its GIL when it imports a module that does not declare that
+// it needs none. docs/how_it_works.md says which locks stand in for the GIL.
 #ifdef SKSHAPGPU_FREE_THREADED
 #define SKSHAP_MODULE(name, module) PYBIND11_MODULE(name, module, pybind11::mod_gil_not_used())
 #else

@@ -45,7 +45,8 @@ def tables(draw: Draw) -> Iterator[None]:
             "LEAST_CELL_SAVING",
             "LEAST_CELL_SECONDS",
         )
-        with mock.patch.multiple(costs, **dict.fromkeys(names, 0.0), LEAST_CELL_ROWS=1):
+        prices: dict[str, Any] = dict.fromkeys(names, 0.0) | {"LEAST_CELL_ROWS": 1}
+        with mock.patch.multiple(costs, **prices):
             with mock.patch.dict(costs._CELL_LOOKUP, dict.fromkeys(costs._CELL_LOOKUP, 0.0)):
                 yield
         return
