@@ -269,9 +269,19 @@ class InputSchema:
         return any(getattr(encoder, "takes_codes", False) for encoder in encoders)
 
     def require_one_input(self, problem: str, instead: str) -> None:
-        """Raise ``UnsupportedModelError`` if members of a sum have steps of their own.
+        """Raise an error if members of a sum have steps of their own.
 
-        ``problem`` says what is then not computed, and ``instead`` what the user can do.
+        Parameters
+        ----------
+        problem : str
+            What is then not computed.
+        instead : str
+            What the user can do.
+
+        Raises
+        ------
+        UnsupportedModelError
+            A member has steps of its own.
         """
         if self.inputs:
             raise UnsupportedModelError(

@@ -48,8 +48,8 @@ class ShapInteractionDisplay:
         Mean magnitudes of all pairs of features. NaN: not computed.
     feature_names : sequence of str of length n_features
         Names of the features.
-    label : str, default="mean |interaction|"
-        Name of the magnitudes.
+    label : str
+        Name of the magnitudes; by default ``mean |interaction|``.
     error : float, default=0
         Magnitudes up to this are due to rounding, and are shown as 0.
 
