@@ -1,4 +1,4 @@
-"""Latency of SHAP values in a process that serves: threads share an explainer, with a call at a time each."""
+"""Latency of SHAP values in a process that serves: threads that share an explainer."""
 
 from __future__ import annotations
 

@@ -203,38 +203,28 @@ class KindPlan:
         return _core.IntervalLayout(plan, most_entries, n_rows, prices, self.model.interval_room(), on_gpu)
 
     @property
-    def may_have_tables(self) -> bool:
-        """Whether there may be tables by intervals with these options."""
+    def _may_have_other_forms(self) -> bool:
+        """Whether trees may be explained in other forms than the walk, with these options."""
         options = self.model.options
         return (
-            self._can_have_tables
-            and self.kind.order == 1
-            and options.algorithm.tables == "worthwhile"
-            and options.memory_limit is None
+            self.kind.order == 1 and options.algorithm.tables == "worthwhile" and options.memory_limit is None
         )
 
     @property
+    def may_have_tables(self) -> bool:
+        """Whether there may be tables by intervals."""
+        return self._can_have_tables and self._may_have_other_forms
+
+    @property
     def may_have_lanes(self) -> bool:
-        """Whether there may be leaves in lanes with these options."""
-        options = self.model.options
-        return (
-            self._can_have_lanes
-            and self.kind.order == 1
-            and options.algorithm.tables == "worthwhile"
-            and options.memory_limit is None
-        )
+        """Whether there may be leaves in lanes."""
+        return self._can_have_lanes and self._may_have_other_forms
 
     @computed_once
     def may_have_cells(self) -> bool:
-        """Whether trees may be cut into units whose cells are walked, with these options."""
-        options = self.model.options
-        return (
-            self._can_have_cells
-            and self.kind.order == 1
-            and options.algorithm.tables == "worthwhile"
-            and options.memory_limit is None
-            and _core.can_have_cells(self.plan())
-        )
+        """Whether trees may be cut into units whose cells are walked."""
+        allowed = self._can_have_cells and self._may_have_other_forms
+        return allowed and _core.can_have_cells(self.plan())
 
     @computed_once
     def few_rows_seconds(self) -> float:

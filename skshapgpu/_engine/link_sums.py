@@ -11,45 +11,31 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core
 from .._rows.background import Background
-from ..adapters.ensemble import Ensemble, attributes_of
+from ..adapters.ensemble import Ensemble
 from ..adapters.link_sums import LinkSum
+from .margin_plan import MarginPlan
 
 #: The most slopes that are computed at once, except that a block of rows is never divided.
 _SLOPES_AT_ONCE, _BLOCK_ROWS = 2**19, 64
 
 
-class LinkSumPlan:
-    """A compiled ensemble with background data, for a sum of functions of its margins; like ``_core.Plan``.
-
-    The attributes ``constant``, ``leaf_magnitude`` and ``background_margin`` are those of
-    ``_core.RescaledPlan``, and belong to the margins.
-    """
+class LinkSumPlan(MarginPlan):
+    """A compiled ensemble with background data, for a sum of functions of its margins."""
 
     def __init__(self, ensemble: Ensemble, precision: str, background: Background, function: LinkSum) -> None:
-        attributes = attributes_of(ensemble)
+        super().__init__(ensemble, precision, background)
         self._function, self._weights = function, function.weights
-        self._trees = _core.DependentTrees(attributes, [])
-        # The plan's own link is not used.
-        self._plan = _core.RescaledPlan(
-            attributes, precision, background.rows, background.weights, "logistic", 1.0
-        )
-        self.constant, self.leaf_magnitude = self._plan.constant, self._plan.leaf_magnitude
-        self.background_margin = self._plan.background_margin
         n_slopes = function.n_margins * len(self.background_margin)  # of a row
         self._step = max(1, _SLOPES_AT_ONCE // n_slopes // _BLOCK_ROWS) * _BLOCK_ROWS
         # Slopes are computed from several arrays of their size.
         self._scratch_bytes = 6 * 8 * self._step * n_slopes
 
     def info(self) -> dict[str, Any]:
-        """Return counts and sizes, as ``_core.RescaledPlan.info`` does."""
-        info: dict[str, Any] = self._plan.info()
+        """Return counts and sizes, with the memory of the slopes."""
+        info = super().info()
         scratch = info["scratch_bytes_per_thread"] + self._scratch_bytes
         return info | {"scratch_bytes_per_thread": scratch}
-
-    def table_costs(self, table_bytes: int) -> None:
-        """Return None: there are no tables with which GPUs compute these values."""
 
     def explain(
         self,

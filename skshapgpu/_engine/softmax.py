@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core
 from .._rows.background import Background
 from .._rows.inputs import tested_columns
-from ..adapters.ensemble import Ensemble, attributes_of
+from ..adapters.ensemble import Ensemble
 from .links import Link
+from .margin_plan import MarginPlan
 
 #: The most features that a model may use, and the most predictions for each explained row.
 MOST_FEATURES, MOST_PREDICTIONS = 16, 2**20
@@ -26,16 +26,14 @@ MOST_FEATURES, MOST_PREDICTIONS = 16, 2**20
 _MIXTURES_AT_ONCE = 2**14
 
 
-class SoftmaxPlan:
+class SoftmaxPlan(MarginPlan):
     """A compiled ensemble with background data, for the probabilities of a softmax; like ``_core.Plan``.
 
-    ``precision`` is that of the margin's constants; probabilities are always explained in double precision.
-    The attributes ``constant``, ``leaf_magnitude`` and ``background_margin`` are those of
-    ``_core.RescaledPlan``. ``ValueError`` is raised if there are too many features or background rows.
+    Probabilities are always explained in double precision. ``ValueError`` is raised if there are too many
+    features or background rows.
     """
 
     def __init__(self, ensemble: Ensemble, precision: str, background: Background, link: Link) -> None:
-        attributes = attributes_of(ensemble)
         self._link = link
         self._tested = tested_columns(ensemble)
         player = ensemble.player if len(ensemble.player) else np.arange(ensemble.n_features)
@@ -48,20 +46,11 @@ class SoftmaxPlan:
         in_coalition = (numbers[:, np.newaxis] >> np.arange(len(self._players)) & 1).astype(bool)
         self._is_in_coalition = in_coalition[:, player_of_column]  # [coalition][tested column]
         self._shares = _shapley_weights(in_coalition)
-        self._trees = _core.DependentTrees(attributes, [])
-        # The constants of this plan belong to the margin, whatever its link.
-        self._margin_plan = _core.RescaledPlan(
-            attributes, precision, background.rows, background.weights, "logistic", 1.0
-        )
-        self.constant, self.leaf_magnitude = self._margin_plan.constant, self._margin_plan.leaf_magnitude
-        self.background_margin = self._margin_plan.background_margin
+        super().__init__(ensemble, precision, background)
 
     def info(self) -> dict[str, Any]:
-        """Return counts and sizes, as ``_core.RescaledPlan.info`` does, and the predictions for a row."""
-        return self._margin_plan.info() | {"n_predictions": self._n_predictions}
-
-    def table_costs(self, table_bytes: int) -> None:
-        """Return None: there are no tables with which GPUs compute these values."""
+        """Return counts and sizes, and the predictions for a row."""
+        return super().info() | {"n_predictions": self._n_predictions}
 
     def explain(
         self,

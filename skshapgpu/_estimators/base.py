@@ -32,8 +32,8 @@ from .._rows.gpu_arrays import on_gpu
 from .._rows.origins import names_are_known
 from .._rows.tables import collected, n_rows_of, select, table
 from .._versions import __version__
+from ..adapters.copies import copying
 from ..adapters.wrappers import nest
-from ..errors import UnsupportedModelError
 from ..explainer import TreeExplainer, is_explainer
 from .callbacks import CallbackSupportMixin, Tasks, with_callbacks
 from .cross_fit import Fold, folds_of, params_of_rows, positions_of_columns
@@ -70,7 +70,11 @@ def _copy_of(model: Any) -> Any:
     if not hasattr(layers[-1], "predict") or type(layers[-1]).__module__.startswith("pyspark."):
         return model
     copies: dict[int, Any] = {}
-    try:
+    with copying(
+        f"cannot copy this {type(layers[-1]).__name__}; the transformer needs a copy because the model may "
+        "be trained further",
+        "Use TreeExplainer(model) instead",
+    ):
         for layer in reversed(layers):
             if isinstance(layer, FrozenEstimator):  # its __deepcopy__ would be the inner model's
                 copies[id(layer)] = FrozenEstimator(deepcopy(layer.estimator, copies))
@@ -78,13 +82,6 @@ def _copy_of(model: Any) -> Any:
                 # A Booster's own __deepcopy__ forgets the best iteration, but keeps the rounds after it.
                 copies[id(layer)] = type(layer)(model_str=layer.model_to_string())
         return deepcopy(model, copies)
-    except MemoryError:
-        raise
-    except Exception as error:  # a model may raise anything when it is copied
-        raise UnsupportedModelError(
-            f"cannot copy this {type(layers[-1]).__name__}; the transformer needs a copy because the model "
-            f"may be trained further: {error}. Use TreeExplainer(model) instead"
-        ) from error
 
 
 class ExplainingTransformer(

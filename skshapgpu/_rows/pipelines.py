@@ -15,9 +15,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import validate_data
 
+from ..adapters.copies import copying
 from ..adapters.step_origins import ONE_TO_ONE, all_columns, names_made
 from ..adapters.wrappers import is_a, is_self_training, nest, wrapper_of
-from ..errors import UnsupportedModelError
 from .gpu_arrays import on_gpu
 from .in_place import any_may_write, copied
 from .tables import n_rows_of, row_labels
@@ -103,16 +103,13 @@ def copies_of(steps: Sequence[Any]) -> list[Any]:
     memo: dict[int, Any] = {}
     copies = []
     for step in steps:
-        try:
+        with copying(
+            f"cannot copy a {type(step).__name__}; the explainer needs a copy because the pipeline may be "
+            "refitted",
+            "Call explain(model, X) instead, or explain the last step, with X as the other steps transform "
+            "it",
+        ):
             copies.append(deepcopy(step, memo))
-        except MemoryError:
-            raise
-        except Exception as error:  # a step may raise anything when it is copied
-            raise UnsupportedModelError(
-                f"cannot copy a {type(step).__name__}; the explainer needs a copy because the pipeline "
-                f"may be refitted: {error}. Call explain(model, X) instead, or explain the last step, "
-                "with X as the other steps transform it"
-            ) from error
     return copies
 
 

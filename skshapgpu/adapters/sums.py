@@ -24,6 +24,7 @@ import numpy as np
 
 from ..errors import UnsupportedModelError
 from .comparisons import at_most
+from .copies import copying
 from .ensemble import Ensemble
 from .schema import AdaptedModel, ColumnEncoder, InputSchema, StepInput
 from .step_origins import UnknownOriginError, columns_through, sources_of
@@ -169,15 +170,9 @@ def _made_columns(name: str, member: Member) -> tuple[list[str], np.ndarray]:
 
 def _copies(name: str, steps: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return copies of steps, which do not change if the members are fitted again."""
-    try:
+    problem = f"cannot explain a {name} with a member whose steps cannot be copied"
+    with copying(problem, f"Put the steps before the {name}, or explain each of its members"):
         return deepcopy(steps)
-    except MemoryError:
-        raise
-    except Exception as error:  # a step may raise anything when it is copied
-        raise UnsupportedModelError(
-            f"cannot explain a {name} with a member whose steps cannot be copied: {error}. Put the steps "
-            f"before the {name}, or explain each of its members"
-        ) from error
 
 
 @dataclass(frozen=True)

@@ -111,12 +111,14 @@ def test_categories_of_a_frame() -> None:
         assert_adds_up_to(explanation, expected, 1e-10)
         assert explanation.checked_against == "model"
     assert explanation.feature_names == tuple(table)
-    whole = (table["weight"] * 1000).round().astype(np.int64)
-    counted = table.assign(size=whole, weight=whole + 2**30)  # without floats, GPBoost rounds them to float32
-    booster = train(y, rows=counted.assign(weight=whole), objective="regression", min_data_per_group=5)
+    integers = (table["weight"] * 1000).round().astype(np.int64)
+    counted = table.assign(
+        size=integers, weight=integers + 2**30
+    )  # without floats, GPBoost rounds them to float32
+    booster = train(y, rows=counted.assign(weight=integers), objective="regression", min_data_per_group=5)
     with pytest.raises(ValueError, match="pass X as an array of float64"):
         explain(booster, counted)
-    assert explain(booster, counted.assign(weight=whole)).checked_against == "model"
+    assert explain(booster, counted.assign(weight=integers)).checked_against == "model"
 
 
 def test_wrappers() -> None:
@@ -137,12 +139,12 @@ def test_wrappers() -> None:
 
 
 def test_integers_are_rounded_to_float32_or_refused() -> None:
-    whole = np.round(X * 1000).astype(np.int64) + 2**30
-    booster = train(NUMBERS, objective="regression", rows=whole.astype(float))
-    rounded, exact = (booster.predict(rows) for rows in (whole, whole.astype(float)))
+    integers = np.round(X * 1000).astype(np.int64) + 2**30
+    booster = train(NUMBERS, objective="regression", rows=integers.astype(float))
+    rounded, exact = (booster.predict(rows) for rows in (integers, integers.astype(float)))
     assert (rounded != exact).any()
-    assert_adds_up_to(explain(booster, whole, precision="double"), rounded, 1e-9)
-    assert_adds_up_to(explain(booster, whole.astype(float), precision="double"), exact, 1e-9)
-    np.testing.assert_array_equal(booster.predict(pd.DataFrame(whole)), rounded)
+    assert_adds_up_to(explain(booster, integers, precision="double"), rounded, 1e-9)
+    assert_adds_up_to(explain(booster, integers.astype(float), precision="double"), exact, 1e-9)
+    np.testing.assert_array_equal(booster.predict(pd.DataFrame(integers)), rounded)
     with pytest.raises(ValueError, match="pass X as an array of float64"):
-        explain(booster, pd.DataFrame(whole))
+        explain(booster, pd.DataFrame(integers))

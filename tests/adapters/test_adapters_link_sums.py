@@ -136,8 +136,8 @@ def rescaled_by_definition(parts: Parts, background: Any) -> np.ndarray:
         for i in range(len(background)):
             other = background.iloc[[i]]
             slopes = (prediction(ROWS) - prediction(other)) / (margin(ROWS) - margin(other))
-            of_margin = values_by_definition(margin, ROWS, other)
-            values += weight / len(background) * slopes[:, np.newaxis] * of_margin
+            margin_values = values_by_definition(margin, ROWS, other)
+            values += weight / len(background) * slopes[:, np.newaxis] * margin_values
     return values
 
 

@@ -10,13 +10,21 @@ import pytest
 from helpers.ensembles import (
     chain_rows,
     ensemble_options,
-    leaf_scale,
+    paths_that_no_row_takes,
     random_chain,
     random_ensemble,
     random_rows,
 )
 from helpers.instruction_sets import each_set, run_again
-from helpers.kernels import TOLERANCE, explain, interrupted, once, same_bits
+from helpers.kernels import (
+    algorithms_of,
+    assert_layouts_do_not_matter,
+    assert_values,
+    explain,
+    interrupted,
+    once,
+    same_bits,
+)
 from hypothesis import given, settings
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -42,15 +50,11 @@ def assert_is_the_walk(ensemble: Ensemble, rows: np.ndarray) -> None:
 
 
 def assert_is(ensemble: Ensemble, rows: np.ndarray, expected: np.ndarray, index: str = "SII") -> None:
-    scale = leaf_scale(ensemble)
-    rounding = 1e-14 * (np.abs(ensemble.intercept) + scale)
     for precision in ("single", "double"):
         plan = cells_of(ensemble, precision, index)
-        values, margin = explain(plan, ensemble, rows)
-        assert (np.abs(values - expected) <= TOLERANCE[precision] * scale[:, np.newaxis]).all()
-        assert (np.abs(margin - ensemble.margin(rows)) <= 1e-12 * scale + rounding).all()
-        base = explain(_core.Plan(attributes_of(ensemble), "double"), ensemble, rows[:1])[1].shape[1]
-        assert plan.base_value.shape == (base,)
+        assert_values(plan, ensemble, rows, expected, precision)
+        walk = _core.Plan(attributes_of(ensemble), precision, index=index)
+        assert same_bits(plan.base_value, walk.base_value)
 
 
 # Values
@@ -166,19 +170,8 @@ def test_missing_values_that_pass_in_the_middle(missing_left: bool) -> None:
 
 
 def test_paths_that_no_row_takes() -> None:
-    """Trees of other tools may have x <= 1 below x > 2; missing values may take such a path."""
-    for missing in product([False, True], repeat=2):
-        tree = Tree(
-            left=np.array([1, -1, 3, -1, -1]),
-            right=np.array([2, -1, 4, -1, -1]),
-            feature=np.array([0, 0, 0, 0, 0]),
-            threshold=np.array([2.0, 0, 1, 0, 0]),
-            missing_left=np.array([missing[0], False, missing[1], False, False]),
-            cover=np.array([8.0, 3, 5, 1, 4]),
-            value=np.array([[0.0], [1], [0], [30], [-2]]),
-        )
-        rows = np.array([[0.0, 0], [1, 0], [1.5, 0], [2, 0], [3, 0], [np.nan, 0]])
-        assert_is_the_definition(Ensemble.from_trees([tree], n_features=2, intercept=0.5), rows)
+    for ensemble, rows in paths_that_no_row_takes():
+        assert_is_the_definition(ensemble, rows)
 
 
 @pytest.mark.parametrize("n_features", [3, 12])
@@ -250,19 +243,13 @@ def test_several_tiles() -> None:
 def test_other_layouts_of_rows_and_results(dtype: str) -> None:
     ensemble = random_ensemble(7, n_trees=20, n_features=9, n_used=2)
     rows, plan = random_rows(3, ensemble, 12), cells_of(ensemble, "single")
-    values, _ = explain(plan, ensemble, rows, dtype=dtype)
-    for other in (np.asfortranarray(rows), np.repeat(rows, 2, axis=0)[::2], rows[::-1][::-1]):
-        assert same_bits(explain(plan, ensemble, other, dtype=dtype)[0], values)
+    assert_layouts_do_not_matter(plan, ensemble, rows, dtype)
 
 
 # The choice
 
 
 X, Y = make_regression(6000, 8, n_informative=8, noise=10.0, random_state=0)
-
-
-def algorithms_of(explainer: TreeExplainer, n_rows: int) -> set[str]:
-    return {group.algorithm for group in explainer.plan(n_rows).tree_groups}
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,22 @@ from helpers.ensembles import (
     chain_rows,
     ensemble_options,
     leaf_scale,
+    paths_that_no_row_takes,
     random_chain,
     random_ensemble,
     random_rows,
 )
 from helpers.instruction_sets import each_set, run_again
-from helpers.kernels import TOLERANCE, explain, interrupted, once, same_bits
+from helpers.kernels import (
+    TOLERANCE,
+    algorithms_of,
+    assert_layouts_do_not_matter,
+    assert_values,
+    explain,
+    interrupted,
+    once,
+    same_bits,
+)
 from hypothesis import given, settings
 from sklearn.datasets import make_regression
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -36,12 +46,8 @@ def lanes_of(ensemble: Ensemble, precision: str = "double", index: str = "SII") 
 def assert_is_the_definition(ensemble: Ensemble, rows: np.ndarray, index: str = "SII") -> None:
     name = "BV" if index == "BII" else "SV"
     expected = reference.path_dependent(ensemble, rows, index=name).values
-    scale = leaf_scale(ensemble)
-    rounding = 1e-14 * (np.abs(ensemble.intercept) + scale)
     for precision in ("single", "double"):
-        values, margin = explain(lanes_of(ensemble, precision, index), ensemble, rows)
-        assert (np.abs(values - expected) <= TOLERANCE[precision] * scale[:, np.newaxis]).all()
-        assert (np.abs(margin - ensemble.margin(rows)) <= 1e-12 * scale + rounding).all()
+        assert_values(lanes_of(ensemble, precision, index), ensemble, rows, expected, precision)
 
 
 # Values
@@ -113,19 +119,8 @@ def test_missing_values_that_pass_in_the_middle(missing_left: bool) -> None:
 
 
 def test_paths_that_no_row_takes() -> None:
-    """Trees of other tools may have x <= 1 below x > 2; missing values may take such a path."""
-    for missing in product([False, True], repeat=2):
-        tree = Tree(
-            left=np.array([1, -1, 3, -1, -1]),
-            right=np.array([2, -1, 4, -1, -1]),
-            feature=np.array([0, 0, 0, 0, 0]),
-            threshold=np.array([2.0, 0, 1, 0, 0]),
-            missing_left=np.array([missing[0], False, missing[1], False, False]),
-            cover=np.array([8.0, 3, 5, 1, 4]),
-            value=np.array([[0.0], [1], [0], [30], [-2]]),
-        )
-        rows = np.array([[0.0, 0], [1, 0], [1.5, 0], [2, 0], [3, 0], [np.nan, 0]])
-        assert_is_the_definition(Ensemble.from_trees([tree], n_features=2, intercept=0.5), rows)
+    for ensemble, rows in paths_that_no_row_takes():
+        assert_is_the_definition(ensemble, rows)
 
 
 @pytest.mark.parametrize("n_features", [3, 12])
@@ -242,19 +237,13 @@ def test_threads_share_large_models(vector: bool) -> None:
 def test_other_layouts_of_rows_and_results(dtype: str) -> None:
     ensemble = random_ensemble(7, n_trees=20, n_features=9, n_used=2)
     rows, plan = random_rows(3, ensemble, 12), lanes_of(ensemble, "single")
-    values, _ = explain(plan, ensemble, rows, dtype=dtype)
-    for other in (np.asfortranarray(rows), np.repeat(rows, 2, axis=0)[::2], rows[::-1][::-1]):
-        assert same_bits(explain(plan, ensemble, other, dtype=dtype)[0], values)
+    assert_layouts_do_not_matter(plan, ensemble, rows, dtype)
 
 
 # The choice
 
 
 X, Y = make_regression(3000, 6, noise=10.0, random_state=0)
-
-
-def algorithms_of(explainer: TreeExplainer, n_rows: int) -> set[str]:
-    return {group.algorithm for group in explainer.plan(n_rows).tree_groups}
 
 
 @pytest.fixture(scope="module")

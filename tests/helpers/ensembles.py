@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from math import comb, factorial, lcm
 from typing import Any
 
@@ -333,6 +334,25 @@ def oblivious_tree(seed: int, depth: int, n_features: int) -> Tree:
         rng.integers(0, 50, n_nodes).astype(float),
         np.where(inner, 0.0, rng.normal(size=n_nodes)),
     )
+
+
+def paths_that_no_row_takes() -> Iterator[tuple[Ensemble, np.ndarray]]:
+    """Yield trees with x <= 1 below x > 2, as other tools may write them, and rows.
+
+    Missing values may take such a path.
+    """
+    for missing in product([False, True], repeat=2):
+        tree = Tree(
+            left=np.array([1, -1, 3, -1, -1]),
+            right=np.array([2, -1, 4, -1, -1]),
+            feature=np.array([0, 0, 0, 0, 0]),
+            threshold=np.array([2.0, 0, 1, 0, 0]),
+            missing_left=np.array([missing[0], False, missing[1], False, False]),
+            cover=np.array([8.0, 3, 5, 1, 4]),
+            value=np.array([[0.0], [1], [0], [30], [-2]]),
+        )
+        rows = np.array([[0.0, 0], [1, 0], [1.5, 0], [2, 0], [3, 0], [np.nan, 0]])
+        yield Ensemble.from_trees([tree], n_features=2, intercept=0.5), rows
 
 
 def random_chain(seed: int, depth: int, n_features: int) -> Ensemble:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from helpers.ensembles import leaf_scale
-from skshapgpu import reference
+from skshapgpu import TreeExplainer, reference
 from skshapgpu.adapters.ensemble import Ensemble, attributes_of
 
 #: In units of the sum of the output's absolute leaf values.
@@ -143,6 +143,29 @@ def assert_exact(
 
 def same_bits(array: np.ndarray, other: np.ndarray) -> bool:
     return array.dtype == other.dtype and array.shape == other.shape and array.tobytes() == other.tobytes()
+
+
+def assert_values(
+    plan: Any, ensemble: Ensemble, rows: np.ndarray, expected: np.ndarray, precision: str
+) -> None:
+    """Compare values of a plan with the expected ones, and margins with the ensemble's."""
+    scale = leaf_scale(ensemble)
+    rounding = 1e-14 * (np.abs(ensemble.intercept) + scale)
+    values, margin = explain(plan, ensemble, rows)
+    assert (np.abs(values - expected) <= TOLERANCE[precision] * scale[:, np.newaxis]).all()
+    assert (np.abs(margin - ensemble.margin(rows)) <= 1e-12 * scale + rounding).all()
+
+
+def assert_layouts_do_not_matter(plan: Any, ensemble: Ensemble, rows: np.ndarray, dtype: str) -> None:
+    """Compare the bits of values for rows in several layouts of memory."""
+    values, _ = explain(plan, ensemble, rows, dtype=dtype)
+    for other in (np.asfortranarray(rows), np.repeat(rows, 2, axis=0)[::2], rows[::-1][::-1]):
+        assert same_bits(explain(plan, ensemble, other, dtype=dtype)[0], values)
+
+
+def algorithms_of(explainer: TreeExplainer, n_rows: int) -> set[str]:
+    """Return the names of the algorithms with which a call explains its trees."""
+    return {group.algorithm for group in explainer.plan(n_rows).tree_groups}
 
 
 def run(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:

@@ -76,7 +76,7 @@ def unpack(version: str, system: Path) -> None:
 def relocate(version: str, system: Path) -> None:
     """Replace what assumes that the packages are in the root of the file system."""
     library = system / "usr" / "lib" / f"python{version}"
-    # Where ensurepip finds pip. Some of the files have a second name, which is a link.
+    # These files say where ensurepip finds pip. Some of them have a second name, which is a link.
     for path in {path.resolve() for path in library.glob("_sysconfig*") if path.is_file()}:
         path.write_text(path.read_text().replace(f"/{WHEELS}", f"{system / WHEELS}"))
     # Python's header includes that of the processor by its path from /usr/include, where a compiler looks.

@@ -77,8 +77,8 @@ def built_twice(pythons: list[str] | None) -> Path:
         if hashes[0].get(name) == hashes[1].get(name):
             say(f"two builds of {name} are the same bytes, {hashes[0][name][:16]}...")
         else:
-            found = differences(WORK / "build-1" / name, WORK / "build-2" / name)
-            say(f"two builds of {name} DIFFER in {found}")
+            differing = differences(WORK / "build-1" / name, WORK / "build-2" / name)
+            say(f"two builds of {name} DIFFER in {differing}")
     return WORK / "build-1"
 
 

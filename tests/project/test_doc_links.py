@@ -37,10 +37,10 @@ def test_the_diagram_links_to_our_page(name: str) -> None:
         pytest.skip("not a checkout")
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
     page = f"{urls['Documentation']}en/stable/generated/skshapgpu.{name}.html"
-    found = links(getattr(skshapgpu, name)(DecisionTreeRegressor()))
-    assert page in found
+    addresses = links(getattr(skshapgpu, name)(DecisionTreeRegressor()))
+    assert page in addresses
     # The model inside keeps the page that scikit-learn has for it.
-    assert any("scikit-learn.org" in link and "DecisionTreeRegressor" in link for link in found)
+    assert any("scikit-learn.org" in link and "DecisionTreeRegressor" in link for link in addresses)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -50,8 +50,8 @@ def test_the_site_has_the_page(name: str) -> None:
     if not page.exists():
         pytest.skip("not a checkout")
     text = page.read_text()
-    before, found, _ = text.partition(f"\n   {name}\n")
-    assert found and ".. currentmodule:: skshapgpu\n" in before
+    before, entry, _ = text.partition(f"\n   {name}\n")
+    assert entry and ".. currentmodule:: skshapgpu\n" in before
     assert ":toctree: generated" in before.rpartition(".. autosummary::")[2]
 
 
