@@ -162,7 +162,8 @@ class ShapWaterfallDisplay:
         make_room(ax, self.texts_)
         if top is not None:
             width = ax.get_window_extent().width / ax.figure.dpi
-            ticks = probability_ticks(*ax.get_xlim(), max(_TICK_DISTANCE, _TICK_WIDTH / width))
+            left, right = ax.get_xlim()
+            ticks = probability_ticks(left, right, max(_TICK_DISTANCE, _TICK_WIDTH / width))
             top.set_xticks(logit(ticks), [f"{tick:.10g}" for tick in ticks])
         self.ax_, self.figure_ = ax, base.figure_of(ax)
         return self
