@@ -481,7 +481,8 @@ class HostRows:
 
     def _refuse(self, value: Any, row: int, feature: int) -> None:
         is_nan = np.isnan(value)
-        problem = "NaN" if is_nan else f"infinity or a value too large for {self._x_dtype}"
+        dtype = "float32" if self._schema.also_float32 else self._x_dtype
+        problem = "NaN" if is_nan else f"infinity or a value too large for {dtype}"
         where = " in a sparse matrix" if is_nan and self._schema.allow_nan else ""
         raise ValueError(
             f"Input X contains {problem}, which the model does not accept{where}: "

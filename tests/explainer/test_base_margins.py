@@ -116,7 +116,11 @@ def test_what_is_refused() -> None:
         (np.zeros(6), ValueError, r"must have the shape \(7,\) or \(7, 1\).*not \(6,\)"),
         (np.zeros((7, 2)), ValueError, "must have the shape"),
         (np.full(7, np.inf), ValueError, "must be finite, but row 0"),
-        (["a"] * 7, ValueError, "must be numbers"),
+        (["a"] * 7, ValueError, "base_margin holds text"),
+        (["a", *offset[1:]], ValueError, "base_margin holds text"),
+        (np.array([None, "a", *offset[2:]], object), ValueError, "must be numbers"),
+        (offset + 1j, ValueError, "Complex data not supported: base_margin"),
+        (np.zeros(7, "datetime64[s]"), TypeError, "base_margin holds dates"),
         (np.ma.masked_equal(offset, 0), TypeError, "masked array"),
         (pd.Series(offset, index=ROWS.index[::-1]), ValueError, "index differs from that of X"),
     ):
