@@ -22,6 +22,9 @@ from scipy.special import expit, softmax
 #: Rounding error of outputs, relative to the weights of functions whose values are at most 1.
 _ROUNDING = 2.0**-44
 
+#: Distance of margins that may differ by rounding only, relative to the largest margin.
+_SAME = 2.0**-47
+
 
 def _logistic_slope(x: Any, b: Any) -> np.ndarray:
     """Return the slope of expit between numbers, or its derivative if they are equal."""
@@ -79,9 +82,15 @@ class Isotonic:
         rise = segments[after] * (self.x[first] - low)
         rise += self.y[last] - self.y[first] + segments[before + 1] * (high - self.x[last])
         distance = high - low
-        at_point = (segments[after] + segments[np.minimum(after + 1, len(self.x))]) / 2
-        quotient = np.divide(rise, distance, out=at_point, where=distance > 0)
-        return np.where(is_alone, segments[after], quotient)
+        quotient = np.divide(rise, distance, out=np.zeros_like(distance), where=distance > 0)
+        slopes = np.where(is_alone, segments[after], quotient)
+        # Points are margins of training rows, whose rounding depends on the order of the trees.
+        near = _SAME * np.abs(self.x).max()
+        after = np.searchsorted(self.x, low - near)
+        is_at_point = np.searchsorted(self.x, high + near, "right") - after == 1
+        is_at_point &= distance <= near
+        both_sides = (segments[after] + segments[np.minimum(after + 1, len(self.x))]) / 2
+        return np.where(is_at_point, both_sides, slopes)
 
     @property
     def _segments(self) -> np.ndarray:

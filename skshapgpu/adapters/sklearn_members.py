@@ -91,8 +91,9 @@ def require_margin(name: str, member: Fitted, method: str) -> None:
         if name.startswith("Stacking") and hasattr(member.estimator, "decision_function"):
             advice = ", or use stack_method='decision_function'"
     else:
-        reason = f"takes {method}, which is not known to be a sum of trees"
-        advice = ", or train them on a transformed target with the squared error"
+        reason, advice = f"takes {method}, which is not known to be a sum of trees", ""
+        if method == "predict":
+            advice = ", or train them on a transformed target with the squared error"
     raise UnsupportedModelError(
         f"cannot explain a {name} of {kind}: the ensemble {reason}; explain each of its members{advice}"
     )

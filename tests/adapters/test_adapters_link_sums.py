@@ -353,7 +353,7 @@ def test_slopes_of_isotonic_functions() -> None:
         (a, low), (b, high) = next(p for p in pairwise(points) if p[0][0] <= number <= p[1][0])
         return low + (high - low) * (number - a) / (b - a)
 
-    numbers = np.array([-5, -1, -0.75, 0.25, np.nextafter(0.25, 1), 0.375, 0.5, 2.0, 3.0, 7.0])
+    numbers = np.array([-5, -1, -0.75, 0.25, 0.25 + 2.0**-40, 0.375, 0.5, 2.0, 3.0, 7.0])
     slopes = calibrator.slopes(numbers[:, np.newaxis], numbers)
     for i, first in enumerate(map(Fraction, numbers.tolist())):
         for j, second in enumerate(map(Fraction, numbers.tolist())):
@@ -366,6 +366,19 @@ def test_slopes_of_isotonic_functions() -> None:
     np.testing.assert_allclose(calibrator.of(numbers), [float(value(Fraction(n))) for n in numbers])
     constant = Isotonic(np.array([0.5]), np.array([0.25]))
     assert not constant.slopes(numbers[:, np.newaxis], numbers).any() and (constant.of(numbers) == 0.25).all()
+
+
+def test_slopes_at_points_do_not_depend_on_rounding() -> None:
+    """A point is the margin of a training row; the margins of its copies may be rounded in other ways."""
+    x, y = np.array([-1.0, 0.25, 0.5, 3.0]), np.array([0.0, 0.125, 0.5, 1.0])
+    calibrator = Isotonic(x, y)
+    rounded = np.nextafter(0.25, [-1.0, 0.25, 1.0])
+    slopes = calibrator.slopes(rounded[:, np.newaxis], rounded)
+    np.testing.assert_array_equal(slopes, (0.125 / 1.25 + 0.375 / 0.25) / 2)  # the mean of both sides
+    # Two points that are as close are a step, which no single slope describes.
+    step = Isotonic(rounded[1:], np.array([0.0, 1.0]))
+    slopes = step.slopes(rounded[1:, np.newaxis], rounded[1:])
+    assert slopes[0, 1] == slopes[1, 0] == 1 / (rounded[2] - rounded[1])
 
 
 @pytest.mark.parametrize("link", ["identity", "logistic", "exp"])
