@@ -63,13 +63,20 @@ size_t sum_bytes(const Plan& plan) {
          TileSums::row_bytes(n_outputs, plan.triples.size());
 }
 
+// Return whether tables of single trees take more memory than tables by intervals, so that tiles have the size
+// that is best for them. A few leaves with patterns, as one member of a sum may have, do not.
+bool has_mostly_tree_tables(const Plan& plan) {
+  return plan.tables.any() && plan.tables.table_bytes() >= plan.intervals.table_bytes();
+}
+
 // Choose a tile size that fits the memory. Threads share tables best if tiles are large.
 TileSize tile_size(const Plan& plan) {
+  const bool by_trees = has_mostly_tree_tables(plan);
   const size_t row_bytes = plan.columns.size() * (plan.wide_codes ? 4 : 2) + sum_bytes(plan) +
                            table_row_bytes(plan) + interval_row_bytes(plan);
-  const size_t most_bytes = plan.tables.any() ? kTableTileBytes : kTileBytes;
+  const size_t most_bytes = by_trees ? kTableTileBytes : kTileBytes;
   const int64_t most_rows = plan.lanes.any()       ? kBlockRows
-                            : plan.tables.any()    ? kMaxTableTileRows
+                            : by_trees             ? kMaxTableTileRows
                             : plan.intervals.any() ? kMaxIntervalTileRows
                                                    : kMaxTileRows;
   const int64_t n_blocks = std::min(static_cast<int64_t>(most_bytes / row_bytes), most_rows) / kBlockRows;

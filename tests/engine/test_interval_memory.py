@@ -13,12 +13,14 @@ import pytest
 from helpers.kernels import once, run, same_bits
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
+from sklearn.tree import DecisionTreeRegressor
 
 from skshapgpu import TreeExplainer
 from skshapgpu._common import memory
 from skshapgpu._common.algorithms import BANZHAF_VALUES, SHAP_VALUES
 from skshapgpu._engine.costs import trees as costs
 from skshapgpu._engine.kind_plans import Intervals, KindPlan
+from skshapgpu.adapters import sum_of_models
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -183,3 +185,26 @@ def test_features_that_no_tree_uses_take_no_memory() -> None:
     ended = run(["-c", WIDE_MODEL], PYTHONPATH=os.pathsep.join(sys.path))
     assert ended.returncode == 0, ended.stdout
     assert int(ended.stdout) < 2**27 // 8
+
+
+@once
+def test_a_leaf_with_a_long_path_does_not_change_the_tiles_of_tables_by_intervals() -> None:
+    """A tile of a sum of a forest and a deep tree has as much memory as a tile of the forest."""
+    n_columns = 24
+    rng = np.random.default_rng(0)
+    rows = rng.random((2048, n_columns))
+    forest = RandomForestRegressor(20, max_depth=6, random_state=0)
+    forest.fit(rows, 5 * rows[:, 0] * rows[:, 1] + rows.sum(axis=1))
+    steps = np.tril(np.ones((n_columns + 1, n_columns)), -1)  # row i passes the thresholds of i columns
+    chain = DecisionTreeRegressor().fit(steps, 2.0 ** np.arange(n_columns + 1))
+
+    def info_of(model: Any) -> dict[str, Any]:
+        compiled = TreeExplainer(model, rows[:50], device="cpu")._compiled
+        plan = compiled.of(SHAP_VALUES).plan(Intervals(1024))
+        assert plan.info()["table_bytes"] > 2**20
+        return plan.info()
+
+    alone, both = info_of(forest), info_of(sum_of_models([forest, chain], [1, 1]))
+    assert both["n_leaves_without_table"] > 0 == alone["n_leaves_without_table"]
+    # Tiles for tables of single trees have half the memory.
+    assert both["scratch_bytes_per_thread"] > 0.8 * alone["scratch_bytes_per_thread"]
