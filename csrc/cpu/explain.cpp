@@ -63,8 +63,8 @@ size_t sum_bytes(const Plan& plan) {
          TileSums::row_bytes(n_outputs, plan.triples.size());
 }
 
-// Return whether tables of single trees take more memory than tables by intervals, so that tiles have the size
-// that is best for them. A few leaves with patterns, as one member of a sum may have, do not.
+// Return whether tables of single trees take more memory than tables by intervals, so that tiles have the
+// size that is best for them. A few leaves with patterns, as one member of a sum may have, do not.
 bool has_mostly_tree_tables(const Plan& plan) {
   return plan.tables.any() && plan.tables.table_bytes() >= plan.intervals.table_bytes();
 }

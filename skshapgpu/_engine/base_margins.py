@@ -61,10 +61,10 @@ def _read(base_margin: Any, n_rows: int, n_outputs: int, row_labels: Any) -> np.
     """Return margins of rows as float64, (n_rows, n_outputs)."""
     require_unmasked("base_margin", base_margin, "fill it first")
     require_same_rows(base_margin, row_labels, "base_margin", "X", "X.index")
-    given = np.asarray(to_host(base_margin) if on_gpu(base_margin) else base_margin)
-    require_real(given.dtype.kind, "base_margin")
+    numbers = np.asarray(to_host(base_margin) if on_gpu(base_margin) else base_margin)
+    require_real(numbers.dtype.kind, "base_margin")
     try:
-        margins = given.astype(np.float64)
+        margins = numbers.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise type(error)(f"base_margin must be numbers: {error}") from error
     shapes = {(n_rows, n_outputs)} | ({(n_rows,)} if n_outputs == 1 else set())
