@@ -1,7 +1,7 @@
 """PyOD: ``IForest``, which detects outliers with the ``IsolationForest`` of scikit-learn in ``detector_``.
 
 The margin is the average path length E of that forest. Short paths mean outliers: ``decision_function`` is
-``2 ** (-E / c) + detector_.offset_``, which rises while E falls.
+``2 ** (-E / c) + detector_.offset_``, which rises while E falls, and is the negative of scikit-learn's.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import UnsupportedModelError
@@ -38,4 +39,10 @@ def adapt(model: Any) -> AdaptedModel:
         allow_sparse=False,
         frames_are_arrays=True,
     )
-    return replace(adapted, schema=schema, functions={}, predictions={"raw": adapted.predictions["raw"]})
+    predictions = {"raw": adapted.predictions["raw"], "decision_function": model.decision_function}
+    functions = {
+        output: function.scaled(np.full((1, 1), -1.0), np.zeros(1))
+        for output, function in adapted.functions.items()
+        if output == "decision_function"
+    }
+    return replace(adapted, schema=schema, functions=functions, predictions=predictions)

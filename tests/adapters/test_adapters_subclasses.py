@@ -176,6 +176,28 @@ def test_values_of_an_isolation_forest_of_pyod(options: dict[str, Any]) -> None:
     assert explanation.values.sum(axis=1)[short] < explanation.values.sum(axis=1)[long]
 
 
+def test_scores_of_pyod_are_larger_for_outliers() -> None:
+    """Each pair of a row and a background row has values of the path length times one slope."""
+    model = detector(contamination=0.3).fit(FRAME)
+    rows, background = FRAME.iloc[5:9], FRAME.iloc[40:46]
+    options: dict[str, Any] = {"model_output": "decision_function", "precision": "double"}
+    explanation = TreeExplainer(model, background, **options).explain(rows)
+    assert explanation.checked_against == "model"
+    score = model.decision_function
+    expected = np.zeros(rows.shape)
+    for number in range(len(background)):
+        other = background.iloc[[number]]
+        lengths = TreeExplainer(model, other, precision="double").shap_values(rows)
+        # The path lengths of this forest differ between these rows, so that there are quotients.
+        expected += lengths * ((score(rows) - score(other)) / lengths.sum(axis=1))[:, np.newaxis]
+    np.testing.assert_allclose(explanation.values, expected / len(background), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(explanation.base_values, score(background).mean(), rtol=0, atol=1e-12)
+    outlier = pd.DataFrame([[30.0, -20.0, 0.0, 0.0]], columns=FRAME.columns)
+    assert TreeExplainer(model, FRAME, **options).shap_values(outlier)[0, :2].min() > 0.01
+    with pytest.raises(ValueError, match="is a score of an IsolationForest"):
+        TreeExplainer(model, background, model_output="score_samples")
+
+
 def test_numbers_that_pyod_refuses_are_refused() -> None:
     model = detector().fit(FRAME)
     for value in (np.nan, np.inf):
