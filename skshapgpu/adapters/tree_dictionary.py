@@ -115,6 +115,11 @@ def _tree(number: int, tree: Any, dtype: str) -> Tree:
     require_known(f"tree {number} of the dictionary", "entries", tree, frozenset(_TREE_KEYS))
     arrays = {key: _array(number, key, tree[key]) for key in _TREE_KEYS}
     left, right = arrays["children_left"], arrays["children_right"]
+    for key, array in arrays.items():
+        if len(array) != len(left):
+            raise ValueError(
+                f"{key} of tree {number} must have {len(left)} entries, like children_left, not {len(array)}"
+            )
     leaf, default = left < 0, arrays["children_default"]
     astray = ~leaf & (default != left) & (default != right)
     if astray.any():

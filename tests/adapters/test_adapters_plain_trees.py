@@ -261,7 +261,9 @@ def astray() -> np.ndarray:
         (lambda: changed(features=np.array([0.5])), ValueError, "features of tree 0 must hold integers"),
         (lambda: changed(thresholds=np.array(["a"])), ValueError, "thresholds of tree 0 must hold numbers"),
         (lambda: changed(values=np.zeros((2, 2, 2))), ValueError, r"not the shape \(2, 2, 2\)"),
-        (lambda: changed(thresholds=np.zeros(2)), ValueError, "shape|entries|broadcast"),
+        (lambda: changed(thresholds=np.zeros(2)), ValueError, "thresholds of tree 0 .*, not 2"),
+        (lambda: changed(features=np.array([1])), ValueError, "features of tree 0 .*, not 1"),
+        (lambda: changed(values=np.ones(3)), ValueError, "values of tree 0 must have .*, not 3"),
         (
             lambda: forest_dictionary(base_offset=np.zeros(3)),
             ValueError,
