@@ -247,10 +247,11 @@ def read_times(times: Any) -> np.ndarray | None:
     return numbers
 
 
-def _needs_background(model_output: str) -> ValueError:
+def _needs_background(model_output: str, has_margin: bool = True) -> ValueError:
+    alternative = ", or use model_output='raw'" if has_margin else ""
     return ValueError(
         f"model_output={model_output!r} is defined against background rows only: give data= for "
-        "interventional values, or use model_output='raw'"
+        f"interventional values{alternative}"
     )
 
 
@@ -287,7 +288,7 @@ def _sum_of(adapted: AdaptedModel, model_output: str, interventional: bool) -> L
     function = adapted.functions.get(model_output)
     if function is not None:
         if not interventional:
-            raise _needs_background(model_output)
+            raise _needs_background(model_output, adapted.no_margin is None)
         return Link("sum", _UNIT_OF_OUTPUT[model_output], model_output, sum=function)
     if adapted.no_margin is not None:
         if model_output == "raw":

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._common.checks import with_article
 from ..errors import UnsupportedModelError
 from .schema import AdaptedModel
 from .sklearn_members import fitted_member
@@ -42,6 +43,8 @@ def sum_of_models(models: Sequence[Any], weights: npt.ArrayLike) -> AdaptedModel
         log-odds and probabilities, or different outputs; or the models read the same X in different ways.
     ValueError
         There is no model, or not one finite weight for each.
+    TypeError
+        The models are not in a list or a tuple.
 
     Examples
     --------
@@ -55,11 +58,15 @@ def sum_of_models(models: Sequence[Any], weights: npt.ArrayLike) -> AdaptedModel
     >>> explain(sum_of_models([boosting, forest], [1, -1]), X).shape
     (442, 10)
     """
-    factors = np.asarray(weights, np.float64)
-    if not len(models) or factors.shape != (len(models),) or not np.isfinite(factors).all():
+    if not isinstance(models, (list, tuple)):
+        raise TypeError(f"models must be a list of fitted models, not {with_article(models)}")
+    factors = np.asarray(weights)
+    are_numbers = factors.dtype.kind in "biuf" and bool(np.isfinite(factors).all())
+    if not len(models) or factors.shape != (len(models),) or not are_numbers:
         raise ValueError(
             f"weights must be a finite number for each of the {len(models)} models, at least one"
         )
+    factors = factors.astype(np.float64)
     fitted = [fitted_member("sum", model) for model in models]
     members = [member.model for member in fitted]
     first, n_outputs = members[0], members[0].ensemble.n_outputs

@@ -109,11 +109,14 @@ def test_steps_before_a_model() -> None:
 
 def test_errors() -> None:
     models = [fitted(forest()), fitted(regressor("sklearn"))]
-    for wrong in ([1], [1, -1, 0], [[1, -1]], [1, np.nan], [1, np.inf]):
+    wrong: Any
+    for wrong in ([1], [1, -1, 0], [[1, -1]], [1, np.nan], [1, np.inf], [1, 1j], ["1", "a"], None):
         with pytest.raises(ValueError, match="weights must be a finite number for each of the 2 models"):
             sum_of_models(models, wrong)
     with pytest.raises(ValueError, match="at least one"):
         sum_of_models([], [])
+    with pytest.raises(TypeError, match="models must be a list .*, not a RandomForestRegressor"):
+        sum_of_models(models[0], [1])
     boosted = [
         (name, GradientBoostingClassifier(n_estimators=3, random_state=i)) for i, name in enumerate("ab")
     ]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from skshapgpu import TreeExplainer
 
-from . import containers, data, gpu, models, readers, thresholds, tolerance, truth, wrappers
+from . import containers, data, gpu, models, readers, sums, thresholds, tolerance, truth, wrappers
 from .draws import Draw
 from .margins import library_of, margin_of
 from .report import NotDrawnError
@@ -221,6 +221,9 @@ class Case:
         bound = np.abs(self.contrasts).max(axis=0) + self.spread
         if self._readable():
             bound = bound + readers.largest_leaves(self.fitted.last)
+        if sums.is_sum(self.fitted.last):
+            transformed = self.library("transform", self.fitted.transform, self.train)
+            bound = bound + sums.largest_terms(self.fitted.last, transformed)
         if readers.has_linear_leaves(self.fitted.last):
             bound = bound + readers.linear_magnitude(self.fitted.last, self._largest())
         return bound

@@ -90,12 +90,15 @@ def members_of(model: Any) -> list[Any]:
 
 
 def magnification(model: Any) -> float:
-    """Return a bound on how much larger the members' predictions are, weighted, than those of the sum.
+    """Return a bound on how much larger the members' predictions are, weighted, than those of a vote."""
+    weights = getattr(model, "weights", None)
+    return 1.0 if weights is None else float(sum(map(abs, weights)) / abs(sum(weights)))
+
+
+def largest_terms(model: Any, X: Any) -> float:
+    """Return a bound on the sum of the terms that a stack adds up for rows of X; 0 for other sums.
 
     A stack of members that predict alike may have large coefficients of both signs.
     """
     coefficients = getattr(getattr(model, "final_estimator_", None), "coef_", None)
-    weights = getattr(model, "weights", None)
-    if weights is not None:
-        return float(sum(map(abs, weights)) / abs(sum(weights)))
-    return 1.0 if coefficients is None else max(1.0, float(abs(coefficients).sum()))
+    return 0.0 if coefficients is None else float(abs(coefficients) @ abs(model.transform(X)).max(axis=0))
