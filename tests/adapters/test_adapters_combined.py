@@ -115,7 +115,7 @@ def test_errors() -> None:
             sum_of_models(models, wrong)
     with pytest.raises(ValueError, match="at least one"):
         sum_of_models([], [])
-    with pytest.raises(TypeError, match="models must be a list .*, not a RandomForestRegressor"):
+    with pytest.raises(TypeError, match=r"models must be a list .*, not a RandomForestRegressor"):
         sum_of_models(models[0], [1])
     boosted = [
         (name, GradientBoostingClassifier(n_estimators=3, random_state=i)) for i, name in enumerate("ab")
