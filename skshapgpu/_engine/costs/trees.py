@@ -107,7 +107,7 @@ LEAST_CELL_ROWS = 2000
 _CELL_LOOKUP = {"avx512": 1.5e-10, "avx2": 1.9e-10, "neon": 3e-10, "baseline": 3e-10}
 _CELL_NODE, _SHORT_CELL_NODES = 7e-11, 4
 _OCCURRING_CELLS, _CELL_GROWTH, _CELL_TILE, _CELL_WALK = 1000, 0.45, 16384, 2.9
-_CELL_LEAF, _CELL_BYTES = 7e-7, 210
+_CELL_LEAF, _CELL_BYTES = 7e-7, 115
 
 #: Fraction of the time of the walk, or with tables, that cells must save: the number of cells that occur
 #: depends on the data. They must also save some seconds, because each thread needs tens of MB for a tile.
