@@ -112,7 +112,6 @@ class PartWorker {
     index_.resize(kTablesAtOnce * n_rows);
     sums_.resize(n_rows * needs.row_size);
     margin_.resize(needs.n_outputs, 1, n_rows);
-    grow(codes_, needs.n_columns * kBlockRows);
     phi_.resize(needs.n_phi);
     stack_.resize(needs.n_stack);
     grow(zeros_, kBlockRows);
@@ -121,9 +120,8 @@ class PartWorker {
     index_columns_.resize(needs.n_columns);
   }
 
-  // Compute the sums of a part. `row_codes` has the codes by row and column.
-  bool run(const CellPart& part, const CodeTile& codes, const uint16_t* row_codes, size_t n_rows,
-           const Stop& stop) {
+  // Compute the sums of a part.
+  bool run(const CellPart& part, const CodeTile& codes, size_t n_rows, const Stop& stop) {
     n_rows_ = n_rows;
     n_outputs_ = n_unit_outputs(plan_, part);
     n_features_ = part.features_end - part.features;
@@ -133,7 +131,7 @@ class PartWorker {
     std::fill_n(sums_.data(), whole_blocks(n_rows) * part.row_size, T(0));
     margin_.clear();
     for (size_t i = part.units; i < part.units_end; i += kTablesAtOnce) {
-      look_up(part, i, std::min(kTablesAtOnce, part.units_end - i), codes, row_codes);
+      look_up(part, i, std::min(kTablesAtOnce, part.units_end - i), codes);
       if (stop()) return false;
     }
     return true;
@@ -158,8 +156,7 @@ class PartWorker {
 
  private:
   // Look up units that follow each other.
-  void look_up(const CellPart& part, size_t first, size_t n_units, const CodeTile& codes,
-               const uint16_t* row_codes) {
+  void look_up(const CellPart& part, size_t first, size_t n_units, const CodeTile& codes) {
     size_t n_cells = 0;
     for (size_t i = 0; i < n_units; ++i) {
       const CellUnit& unit = cells_.units[first + i];
@@ -168,7 +165,8 @@ class PartWorker {
       const size_t n = numbers_.number(keys_.data(), unit.n_keys, stride_, n_rows_,
                                        static_cast<uint16_t>(n_cells), index_.data() + i * stride_);
       make_room(n_cells + n, part.row_size);
-      walk(part, unit, row_codes, n, n_cells);
+      copy_codes(unit, codes, n);
+      walk(part, unit, n, n_cells);
       n_cells += n;
     }
     const bool one_output = needs_margins_ && n_outputs_ == 1;
@@ -234,9 +232,21 @@ class PartWorker {
     if (buffer.size() < n) buffer.resize(n + n / 2);
   }
 
+  void copy_codes(const CellUnit& unit, const CodeTile& codes, size_t n_cells) {
+    code_stride_ = whole_blocks(n_cells);
+    keep(codes_, unit.n_columns * code_stride_);
+    kernels().cells->copy_codes({.row_codes = codes.narrow.data(),
+                                 .row_stride = codes.stride,
+                                 .columns = index_columns_.data(),
+                                 .n_columns = unit.n_columns,
+                                 .rows = numbers_.representatives(),
+                                 .n_cells = n_cells,
+                                 .codes = codes_.data(),
+                                 .code_stride = code_stride_});
+  }
+
   // Walk the cells of a unit, and write their entries from number `first` on.
-  void walk(const CellPart& part, const CellUnit& unit, const uint16_t* row_codes, size_t n_cells,
-            size_t first) {
+  void walk(const CellPart& part, const CellUnit& unit, size_t n_cells, size_t first) {
     const Chunk& chunk = trees_.chunks[unit.chunk];
     find_slots(unit);
     find_columns(part, unit);
@@ -246,14 +256,9 @@ class PartWorker {
                                .flags = cells_.flags.data() + unit.tests,
                                .n_tests = unit.n_tests,
                                .n_above = unit.n_above,
-                               .row_codes = row_codes,
-                               .n_row_codes = plan_.columns.size(),
-                               .columns = index_columns_.data(),
-                               .n_columns = unit.n_columns,
-                               .rows = numbers_.representatives() + begin,
-                               .n_cells = n,
-                               .codes = codes_.data(),
-                               .category_bits = plan_.category_bits.data(),
+                               .codes = codes_.data() + begin,
+                              .code_stride = code_stride_,
+                              .category_bits = plan_.category_bits.data(),
                                .words = words_.data()});
       kernels().cells->clear(unit_phi_.data(), unit_phi_.size(), kBlockRows * sizeof(T));
       walk_block(unit, chunk, static_cast<int>(n));
@@ -330,7 +335,8 @@ class PartWorker {
   TileSums margin_;
   std::vector<T, AlignedAllocator<T>> entries_;                  // [cell][row size of the part]
   std::vector<double, AlignedAllocator<double>> entry_margins_;  // [cell][output]
-  Aligned<uint16_t> codes_;                                      // of a block of cells
+  std::vector<uint16_t, AlignedAllocator<uint16_t>> codes_;  // of the cells of a unit, [column][code_stride_]
+  size_t code_stride_ = 0;
   Aligned<T> phi_, stack_, zeros_;
   Aligned<uint64_t> words_, reach_;
   std::vector<IndexColumn> index_columns_;  // of the unit
@@ -378,7 +384,6 @@ class CellRun {
         most_rows_(tile_rows(rows.n_rows)),
         tile_(plan, static_cast<int>(most_rows_)) {
     values_.resize(plan.n_outputs, plan.features.size(), most_rows_);
-    row_codes_.resize(plan.columns.size() * most_rows_);
   }
 
   bool run() {
@@ -404,28 +409,22 @@ class CellRun {
         const int number = static_cast<int>(block);
         code_block(plan_, kernels(), rows_, tile_.first_row + block * kBlockRows, tile_.block_rows(number),
                    number, tile_.codes);
-        list_by_row(block);
+        list_categories(block);
         return !stop();
       };
     });
   }
 
-  // Write the codes of a block by row. A category has its position.
-  void list_by_row(int64_t block) {
-    const size_t n_columns = plan_.columns.size(), first = static_cast<size_t>(block) * kBlockRows;
-    const CodeTile& codes = tile_.codes;
-    uint16_t* const to = row_codes_.data() + first * n_columns;
-    for (size_t c = 0; c < n_columns; ++c) {
-      if (!plan_.columns[c].categorical) {
-        const uint16_t* const from = codes.narrow.data() + c * codes.stride + first;
-        for (size_t row = 0; row < kBlockRows; ++row) to[row * n_columns + c] = from[row];
-        continue;
-      }
-      const CategoryRows& groups = codes.category_rows[static_cast<size_t>(block) * n_columns + c];
+  // Write the positions of the categories of a block as codes, too.
+  void list_categories(int64_t block) {
+    CodeTile& codes = tile_.codes;
+    for (size_t c = 0; c < plan_.columns.size(); ++c) {
+      if (!plan_.columns[c].categorical) continue;
+      const CategoryRows& groups = codes.category_rows[static_cast<size_t>(block) * plan_.columns.size() + c];
+      uint16_t* const to = codes.narrow.data() + c * codes.stride + block * kBlockRows;
       for (uint32_t i = 0; i < groups.n; ++i)
         for (uint64_t rows = groups.rows[i]; rows; rows &= rows - 1)
-          to[static_cast<size_t>(__builtin_ctzll(rows)) * n_columns + c] =
-              static_cast<uint16_t>(groups.code[i]);
+          to[__builtin_ctzll(rows)] = static_cast<uint16_t>(groups.code[i]);
     }
   }
 
@@ -437,7 +436,7 @@ class CellRun {
     return work_off(static_cast<int64_t>(parts.size()), n_threads_, interrupted_, [&] {
       return [&, worker = PartWorker<T>(plan_, most_rows_, result_.needs_margins())](
                  int64_t i, const Stop& stop) mutable {
-        if (!worker.run(parts[i], tile_.codes, row_codes_.data(), tile_.n_rows, stop) || !turns.wait(i, stop))
+        if (!worker.run(parts[i], tile_.codes, tile_.n_rows, stop) || !turns.wait(i, stop))
           return false;
         worker.add(parts[i], values_, tile_.margin);
         turns.end(i);
@@ -467,7 +466,6 @@ class CellRun {
   const Stop& interrupted_;
   const size_t most_rows_;
   Tile tile_;
-  Aligned<uint16_t> row_codes_;  // [row][column]
   TileSums values_;
 };
 
@@ -481,7 +479,7 @@ size_t scratch_bytes_of(const Plan& plan) {
                         (needs.n_phi + needs.n_stack) * sizeof(T);
   const size_t tile =
       rows * (TileSums::row_bytes(n_outputs, plan.features.size()) + 3 * TileSums::row_bytes(n_outputs, 1)) +
-      rows / kBlockRows * code_bytes(plan) + rows * plan.columns.size() * sizeof(uint16_t);
+      rows / kBlockRows * code_bytes(plan);
   return thread + tile;
 }
 

@@ -134,21 +134,23 @@ uint64_t in_categories(const uint16_t* codes, const uint32_t* bits) {
   return in;
 }
 
-void decide_cells(const CellDecideArgs& args) {
-  // The codes of a row are neighbours, because few of the rows are in a cache.
-  const IndexColumn* const columns = args.columns;
-  const size_t n_columns = args.n_columns;
-  for (size_t i = 0; i < args.n_cells; ++i) {
-    const uint16_t* __restrict const from = args.row_codes + args.rows[i] * args.n_row_codes;
-    uint16_t* __restrict const to = args.codes + i;
-    for (size_t c = 0; c < n_columns; ++c) to[c * kBlockRows] = from[columns[c].column];
+// Copy column after column: the rows ascend, and the codes of a column fit into a cache.
+void copy_cell_codes(const CellCodeArgs& args) {
+  const uint16_t* __restrict const rows = args.rows;
+  for (size_t c = 0; c < args.n_columns; ++c) {
+    const uint16_t* __restrict const from = args.row_codes + args.columns[c].column * args.row_stride;
+    uint16_t* __restrict const to = args.codes + c * args.code_stride;
+    for (size_t i = 0; i < args.n_cells; ++i) to[i] = from[rows[i]];
   }
+}
+
+void decide_cells(const CellDecideArgs& args) {
   uint64_t* out = args.words;
   for (int i = 0; i < kFirstWord; ++i) *out++ = ~uint64_t{0};
   for (size_t i = 0; i < args.n_tests; ++i) {
     const CellTest& test = args.tests[i];
     const uint8_t flags = args.flags[i], bias = (flags & kBiasFlags) >> kBiasShift;
-    const uint16_t* const codes = args.codes + test.column * kBlockRows;
+    const uint16_t* const codes = args.codes + test.column * args.code_stride;
     uint64_t left;
     if (flags & kCategorical)
       left = in_categories(codes, args.category_bits + test.operand);
@@ -221,6 +223,7 @@ void add_cell_sums(const CellSumArgs<T>& args) {
 }
 
 constexpr CellKernels kCellKernels{.number = &number_cells,
+                                   .copy_codes = &copy_cell_codes,
                                    .decide = &decide_cells,
                                    .margins = &cell_margins,
                                    .clear = &clear_arrays,

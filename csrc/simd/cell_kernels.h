@@ -26,18 +26,25 @@ struct CellNumberArgs {
   uint16_t* representatives;  // by cell: its first row; one more element is written
 };
 
-// The arguments for deciding the nodes of a unit's tree for up to 64 cells.
+// The arguments for copying the codes of cells: codes[i][cell] is the code of row rows[cell] in columns[i].
+struct CellCodeArgs {
+  const uint16_t* row_codes;  // [column][row_stride]; categorical columns, too
+  size_t row_stride;
+  const IndexColumn* columns;
+  size_t n_columns;
+  const uint16_t* rows;
+  size_t n_cells;
+  uint16_t* codes;  // [column of the unit][code_stride]
+  size_t code_stride;
+};
+
+// The arguments for deciding the nodes of a unit's tree for 64 cells.
 struct CellDecideArgs {
   const CellTest* tests;
   const uint8_t* flags;
-  size_t n_tests, n_above;    // the first n_above tests are boxes, unless they are categorical
-  const uint16_t* row_codes;  // [row][n_row_codes]; by column
-  size_t n_row_codes;
-  const IndexColumn* columns;  // that the tree tests
-  size_t n_columns;
-  const uint16_t* rows;  // by cell: a row of the cell
-  size_t n_cells;
-  uint16_t* codes;  // scratch, [column of the tree][64]
+  size_t n_tests, n_above;  // the first n_above tests are boxes, unless they are categorical
+  const uint16_t* codes;    // [column of the unit][code_stride], from the first cell
+  size_t code_stride;
   const uint32_t* category_bits;
   uint64_t* words;
 };
@@ -67,6 +74,7 @@ struct CellSumArgs {
 struct CellKernels {
   // Return the number of cells.
   size_t (*number)(const CellNumberArgs&);
+  void (*copy_codes)(const CellCodeArgs&);
   void (*decide)(const CellDecideArgs&);
   void (*margins)(const CellMarginArgs&);
   // Fill arrays of `bytes` bytes with zeros. They are aligned to 64 bytes, and whole cache lines.
