@@ -157,6 +157,8 @@ class PartWorker {
  private:
   // Look up units that follow each other.
   void look_up(const CellPart& part, size_t first, size_t n_units, const CodeTile& codes) {
+    const bool narrow = are_narrow(part, first, n_units);
+    row_size_ = narrow ? kNarrowEntry : part.row_size;
     size_t n_cells = 0;
     for (size_t i = 0; i < n_units; ++i) {
       const CellUnit& unit = cells_.units[first + i];
@@ -164,21 +166,28 @@ class PartWorker {
       find_keys(unit, codes);
       const size_t n = numbers_.number(keys_.data(), unit.n_keys, stride_, n_rows_,
                                        static_cast<uint16_t>(n_cells), index_.data() + i * stride_);
-      make_room(n_cells + n, part.row_size);
+      make_room(n_cells + n);
       copy_codes(unit, codes, n);
-      walk(part, unit, n, n_cells);
+      find_slots(unit);
+      narrow ? find_narrow_columns(lanes_ + i * kWideRow) : find_columns(unit);
+      walk(unit, n, n_cells);
       n_cells += n;
     }
     const bool one_output = needs_margins_ && n_outputs_ == 1;
-    kernels().of<T>().add_entries({.index = index_.data(),
-                                   .n_tables = n_units,
-                                   .index_stride = stride_,
-                                   .n_rows = n_rows_,
-                                   .entries = entries_.data(),
-                                   .row_size = part.row_size,
-                                   .sums = sums_.data(),
-                                   .margins = one_output ? entry_margins_.data() : nullptr,
-                                   .margin = one_output ? margin_.at(0) : nullptr});
+    const double* const margins = one_output ? entry_margins_.data() : nullptr;
+    double* const margin = one_output ? margin_.at(0) : nullptr;
+    if (narrow)
+      add_narrow(n_units, margins, margin);
+    else
+      kernels().of<T>().add_entries({.index = index_.data(),
+                                     .n_tables = n_units,
+                                     .index_stride = stride_,
+                                     .n_rows = n_rows_,
+                                     .entries = entries_.data(),
+                                     .row_size = row_size_,
+                                     .sums = sums_.data(),
+                                     .margins = margins,
+                                     .margin = margin});
     if (needs_margins_ && !one_output)
       kernels().add_margins({.index = index_.data(),
                              .n_tables = n_units,
@@ -188,6 +197,29 @@ class PartWorker {
                              .n_outputs = n_outputs_,
                              .margin = margin_.at(0),
                              .stride = margin_.stride()});
+  }
+
+  // Return whether the entries of units are shorter than the sums of a row.
+  bool are_narrow(const CellPart& part, size_t first, size_t n_units) const {
+    if (sizeof(T) != sizeof(float) || !kernels().cells->add_narrow || part.row_size != kWideRow ||
+        n_outputs_ > 1)
+      return false;
+    const auto units = cells_.units.begin() + static_cast<std::ptrdiff_t>(first);
+    return std::all_of(units, units + static_cast<std::ptrdiff_t>(n_units),
+                       [](const CellUnit& unit) { return unit.n_columns < kNarrowEntry; });
+  }
+
+  void add_narrow(size_t n_units, const double* margins, double* margin) {
+    if constexpr (sizeof(T) == sizeof(float))
+      kernels().cells->add_narrow({.index = index_.data(),
+                                   .n_tables = n_units,
+                                   .index_stride = stride_,
+                                   .n_rows = n_rows_,
+                                   .entries = entries_.data(),
+                                   .lanes = lanes_,
+                                   .sums = sums_.data(),
+                                   .margins = margins,
+                                   .margin = margin});
   }
 
   void list_columns(const CellUnit& unit) {
@@ -221,8 +253,8 @@ class PartWorker {
     }
   }
 
-  void make_room(size_t n_cells, size_t row_size) {
-    keep(entries_, n_cells * row_size);
+  void make_room(size_t n_cells) {
+    keep(entries_, n_cells * row_size_);
     keep(entry_margins_, n_cells * n_outputs_);
   }
 
@@ -246,10 +278,8 @@ class PartWorker {
   }
 
   // Walk the cells of a unit, and write their entries from number `first` on.
-  void walk(const CellPart& part, const CellUnit& unit, size_t n_cells, size_t first) {
+  void walk(const CellUnit& unit, size_t n_cells, size_t first) {
     const Chunk& chunk = trees_.chunks[unit.chunk];
-    find_slots(unit);
-    find_columns(part, unit);
     for (size_t begin = 0; begin < n_cells; begin += kBlockRows) {
       const size_t n = std::min<size_t>(kBlockRows, n_cells - begin);
       kernels().cells->decide({.tests = cells_.tests.data() + unit.tests,
@@ -257,13 +287,13 @@ class PartWorker {
                                .n_tests = unit.n_tests,
                                .n_above = unit.n_above,
                                .codes = codes_.data() + begin,
-                              .code_stride = code_stride_,
-                              .category_bits = plan_.category_bits.data(),
+                               .code_stride = code_stride_,
+                               .category_bits = plan_.category_bits.data(),
                                .words = words_.data()});
       kernels().cells->clear(unit_phi_.data(), unit_phi_.size(), kBlockRows * sizeof(T));
       walk_block(unit, chunk, static_cast<int>(n));
       kernels().of<T>().interleave(
-          {columns_.data(), part.row_size, n, entries_.data() + (first + begin) * part.row_size});
+          {columns_.data(), row_size_, n, entries_.data() + (first + begin) * row_size_});
       if (!needs_margins_) continue;
       kernels().cells->margins({.flags = cells_.flags.data() + unit.tests,
                                 .n_tests = unit.n_tests,
@@ -306,8 +336,8 @@ class PartWorker {
   }
 
   // Find, for each number of an entry, the sums of the walk that belong to it.
-  void find_columns(const CellPart& part, const CellUnit& unit) {
-    columns_.assign(part.row_size, zeros_.data());
+  void find_columns(const CellUnit& unit) {
+    columns_.assign(row_size_, zeros_.data());
     const size_t n_slots = trees_.chunks[unit.chunk].slots.size();
     unit_phi_.clear();
     for (const int32_t feature : unit_features_)
@@ -316,6 +346,20 @@ class PartWorker {
         columns_[o * n_features_ + static_cast<size_t>(position_[feature])] = phi;
         unit_phi_.push_back(phi);
       }
+  }
+
+  // Find the sums of the walk that belong to the numbers of a narrow entry, and the numbers that are added to
+  // the sums of a row.
+  void find_narrow_columns(int32_t* lanes) {
+    columns_.assign(kNarrowEntry, zeros_.data());
+    std::fill_n(lanes, kWideRow, static_cast<int32_t>(kNarrowEntry - 1));
+    unit_phi_.clear();
+    for (const int32_t feature : unit_features_) {
+      lanes[position_[feature]] = static_cast<int32_t>(unit_phi_.size());
+      T* const phi = phi_.data() + static_cast<size_t>(slot_[feature]) * kBlockRows;
+      columns_[unit_phi_.size()] = phi;
+      unit_phi_.push_back(phi);
+    }
   }
 
   const Plan& plan_;
@@ -329,6 +373,8 @@ class PartWorker {
   uint32_t chunk_ = ~uint32_t{0};
   const size_t stride_;
   size_t n_rows_ = 0, n_outputs_ = 1, n_features_ = 0;
+  size_t row_size_ = 0;  // of entries
+  int32_t lanes_[kTablesAtOnce * kWideRow];
   Aligned<uint16_t> keys_;   // [key][row]
   Aligned<uint16_t> index_;  // [unit][row]: the number of the row's cell
   Aligned<T> sums_;          // [row][row size of the part]
@@ -436,8 +482,7 @@ class CellRun {
     return work_off(static_cast<int64_t>(parts.size()), n_threads_, interrupted_, [&] {
       return [&, worker = PartWorker<T>(plan_, most_rows_, result_.needs_margins())](
                  int64_t i, const Stop& stop) mutable {
-        if (!worker.run(parts[i], tile_.codes, tile_.n_rows, stop) || !turns.wait(i, stop))
-          return false;
+        if (!worker.run(parts[i], tile_.codes, tile_.n_rows, stop) || !turns.wait(i, stop)) return false;
         worker.add(parts[i], values_, tile_.margin);
         turns.end(i);
         return true;
@@ -476,6 +521,7 @@ size_t scratch_bytes_of(const Plan& plan) {
   const size_t entries = kTablesAtOnce * rows * 3 / 2;  // their number grows by halves
   const size_t thread = rows * (2 * (needs.n_keys + kTablesAtOnce + 3) + needs.row_size * sizeof(T)) +
                         entries * (needs.row_size * sizeof(T) + needs.n_outputs * sizeof(double)) +
+                        rows * needs.n_columns * sizeof(uint16_t) * 3 / 2 +
                         (needs.n_phi + needs.n_stack) * sizeof(T);
   const size_t tile =
       rows * (TileSums::row_bytes(n_outputs, plan.features.size()) + 3 * TileSums::row_bytes(n_outputs, 1)) +

@@ -197,6 +197,46 @@ void cell_margins(const CellMarginArgs& args) {
       args.margins[cell * args.n_outputs + o] = args.leaf_values[leaves[cell] * args.n_outputs + o];
 }
 
+#ifdef __AVX512BW__
+template <size_t kTables, bool kMargin>
+void add_narrow_rows(const NarrowEntryArgs& args) {
+  const auto permuted = [](__m512i lanes, __m512 x) { return _mm512_maskz_permutexvar_ps(0xffff, lanes, x); };
+  __m512i low[kTables], high[kTables];
+  for (size_t table = 0; table < kTables; ++table) {
+    low[table] = _mm512_loadu_si512(args.lanes + table * kWideRow);
+    high[table] = _mm512_loadu_si512(args.lanes + table * kWideRow + 16);
+  }
+  const size_t n_rows = args.n_rows, stride = args.index_stride;
+  const uint16_t* const indices = args.index;
+  const float* const entries = args.entries;
+  float* sums = args.sums;
+  for (size_t row = 0; row < n_rows; ++row, sums += kWideRow) {
+    __m512 first = _mm512_load_ps(sums), second = _mm512_load_ps(sums + 16);
+    double margin = kMargin ? args.margin[row] : 0;
+    for (size_t table = 0; table < kTables; ++table) {
+      const size_t index = indices[table * stride + row];
+      const __m512 entry = _mm512_load_ps(entries + index * kNarrowEntry);
+      first = _mm512_add_ps(first, permuted(low[table], entry));
+      second = _mm512_add_ps(second, permuted(high[table], entry));
+      if (kMargin) margin += args.margins[index];
+    }
+    _mm512_store_ps(sums, first);
+    _mm512_store_ps(sums + 16, second);
+    if (kMargin) args.margin[row] = margin;
+  }
+}
+
+template <size_t kTables>
+void add_narrow_tables(const NarrowEntryArgs& args) {
+  if constexpr (kTables > 1)
+    if (args.n_tables < kTables) return add_narrow_tables<kTables - 1>(args);
+  args.margins ? add_narrow_rows<kTables, true>(args) : add_narrow_rows<kTables, false>(args);
+}
+constexpr auto kAddNarrow = &add_narrow_tables<kTablesAtOnce>;
+#else
+constexpr void (*kAddNarrow)(const NarrowEntryArgs&) = nullptr;
+#endif
+
 void clear_arrays(void* const* arrays, size_t n_arrays, size_t bytes) {
   using V = RowPart<float, 8>::Type;
   for (size_t i = 0; i < n_arrays; ++i)
@@ -227,6 +267,7 @@ constexpr CellKernels kCellKernels{.number = &number_cells,
                                    .decide = &decide_cells,
                                    .margins = &cell_margins,
                                    .clear = &clear_arrays,
+                                   .add_narrow = kAddNarrow,
                                    .add_sums_float = &add_cell_sums<float>,
                                    .add_sums_double = &add_cell_sums<double>};
 

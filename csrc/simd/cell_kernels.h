@@ -60,6 +60,19 @@ struct CellMarginArgs {
   double* margins;  // [cell][output]
 };
 
+// The arguments for adding narrow entries, of 16 numbers, to sums of 32 numbers; else like EntryArgs. An
+// entry has the numbers of few features. Its last number is 0.
+constexpr size_t kNarrowEntry = 16, kWideRow = 32;
+struct NarrowEntryArgs {
+  const uint16_t* index;
+  size_t n_tables, index_stride, n_rows;
+  const float* entries;
+  const int32_t* lanes;  // [table][sum of a row]: the number of an entry that is added to the sum
+  float* sums;
+  const double* margins;
+  double* margin;
+};
+
 // The arguments for adding sums of rows, times `scale`, to sums by column: sums[i][row] += scale *
 // rows[row][i].
 template <class T>
@@ -79,6 +92,7 @@ struct CellKernels {
   void (*margins)(const CellMarginArgs&);
   // Fill arrays of `bytes` bytes with zeros. They are aligned to 64 bytes, and whole cache lines.
   void (*clear)(void* const* arrays, size_t n_arrays, size_t bytes);
+  void (*add_narrow)(const NarrowEntryArgs&);  // or null, if no instruction permutes 16 numbers
   void (*add_sums_float)(const CellSumArgs<float>&);
   void (*add_sums_double)(const CellSumArgs<double>&);
 
