@@ -64,7 +64,7 @@ uint32_t number_of_cell(const CellNumberArgs& args, uint32_t row, uint32_t n, ui
   const uint32_t key = args.keys[row];
   if (!args.second) {
     uint32_t& entry = args.map[key];
-    entry = entry == kNoCell ? n : entry;
+    entry = std::min(entry, n);  // kNoCell is the largest number
     return entry;
   }
   const uint32_t tag = args.second[row];
