@@ -519,10 +519,10 @@ size_t scratch_bytes_of(const Plan& plan) {
   const size_t rows = kTileRows, n_outputs = static_cast<size_t>(plan.n_outputs);
   const Needs needs(plan);
   const size_t entries = kTablesAtOnce * rows * 3 / 2;  // their number grows by halves
-  const size_t thread = rows * (2 * (needs.n_keys + kTablesAtOnce + 3) + needs.row_size * sizeof(T)) +
-                        entries * (needs.row_size * sizeof(T) + needs.n_outputs * sizeof(double)) +
-                        rows * needs.n_columns * sizeof(uint16_t) * 3 / 2 +
-                        (needs.n_phi + needs.n_stack) * sizeof(T);
+  const size_t thread =
+      rows * (2 * (needs.n_keys + kTablesAtOnce + 4) + needs.row_size * sizeof(T)) +
+      (sizeof(uint32_t) << 16) + entries * (needs.row_size * sizeof(T) + needs.n_outputs * sizeof(double)) +
+      rows * needs.n_columns * sizeof(uint16_t) * 3 / 2 + (needs.n_phi + needs.n_stack) * sizeof(T);
   const size_t tile =
       rows * (TileSums::row_bytes(n_outputs, plan.features.size()) + 3 * TileSums::row_bytes(n_outputs, 1)) +
       rows / kBlockRows * code_bytes(plan);
