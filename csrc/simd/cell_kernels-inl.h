@@ -141,6 +141,7 @@ void copy_cell_codes(const CellCodeArgs& args) {
     const uint16_t* __restrict const from = args.row_codes + args.columns[c].column * args.row_stride;
     uint16_t* __restrict const to = args.codes + c * args.code_stride;
     for (size_t i = 0; i < args.n_cells; ++i) to[i] = from[rows[i]];
+    std::fill(to + args.n_cells, to + args.code_stride, 0);  // any codes of the column
   }
 }
 
