@@ -1,8 +1,10 @@
 #include "cells/builder.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/threads.h"
+#include "cells/program.h"
 #include "cells/units.h"
 
 namespace skshap {
@@ -13,46 +15,101 @@ namespace {
 constexpr size_t kPartUnits = 64;
 // The most features of the units of a part, unless one unit has more.
 constexpr size_t kPartFeatures = 32;
+// The number of parts that units may join.
+constexpr size_t kOpenParts = 16;
+
+// Positions in the streams of a program have 32 bits, and positions in the tree of a unit 16.
+constexpr int64_t kMostLeaves = 1 << 24;
+constexpr int kMostHeight = 1 << 14;
 
 size_t padded(size_t n_sums) { return n_sums <= 8 ? 8 : (n_sums + 15) / 16 * 16; }
 
-// Divide the units, which are in the order of the trees, into parts.
+// Divides the units into parts. A unit joins the open part in which it has the fewest new features.
 class PartDivider {
  public:
-  PartDivider(const Plan& plan, const UnitWriter& writer, OccurringCells& cells)
-      : plan_(plan), writer_(writer), cells_(cells), part_of_feature_(plan.features.size(), 0) {}
+  PartDivider(const Plan& plan, const UnitWriter& writer, CellProgram& cells)
+      : plan_(plan), writer_(writer), cells_(cells), parts_of_feature_(plan.features.size()) {}
 
   void add(size_t unit, int32_t output) {
-    size_t n_new = 0;
-    writer_.each_feature(unit, [&](int32_t feature) { n_new += part_of_feature_[feature] != number_; });
-    if (number_ == 0 || cells_.parts.back().output != output ||
-        unit - cells_.parts.back().units == kPartUnits || n_features() + n_new > kPartFeatures)
-      begin(unit, output);
-    CellPart& part = cells_.parts.back();
-    part.units_end = unit + 1;
-    writer_.each_feature(unit, [&](int32_t feature) {
-      if (part_of_feature_[feature] == number_) return;
-      part_of_feature_[feature] = number_;
-      cells_.features.push_back(feature);
+    size_t best = kOpenParts, fewest_new = 0;
+    for (size_t i = 0; i < kOpenParts; ++i) {
+      const Part& part = open_[i];
+      if (part.units.empty() || part.output != output || part.units.size() == kPartUnits) continue;
+      size_t n_new = 0;
+      writer_.each_feature(unit, [&](int32_t f) { n_new += parts_of_feature_[f][i] != part.number; });
+      if (part.features.size() + n_new > kPartFeatures || (best < kOpenParts && n_new >= fewest_new))
+        continue;
+      best = i;
+      fewest_new = n_new;
+    }
+    if (best == kOpenParts) best = begin(output);
+    Part& part = open_[best];
+    part.units.push_back(unit);
+    writer_.each_feature(unit, [&](int32_t f) {
+      if (parts_of_feature_[f][best] == part.number) return;
+      parts_of_feature_[f][best] = part.number;
+      part.features.push_back(f);
     });
-    part.features_end = cells_.features.size();
-    part.row_size = padded(n_features() * (output < 0 ? plan_.n_outputs : 1));
+  }
+
+  // Write the parts, and the units in the order of the parts.
+  void end() {
+    for (Part& part : open_) close(part);
+    std::vector<CellUnit> units;
+    units.reserve(cells_.units.size());
+    std::sort(closed_.begin(), closed_.end(),
+              [](const Part& a, const Part& b) { return a.number < b.number; });
+    for (const Part& part : closed_) {
+      const size_t first = units.size(), feature = cells_.features.size();
+      for (const size_t unit : part.units) units.push_back(cells_.units[unit]);
+      cells_.features.insert(cells_.features.end(), part.features.begin(), part.features.end());
+      const size_t n_sums = part.features.size() * (part.output < 0 ? plan_.n_outputs : 1);
+      cells_.parts.push_back({.output = part.output,
+                              .units = first,
+                              .units_end = units.size(),
+                              .features = feature,
+                              .features_end = cells_.features.size(),
+                              .row_size = padded(n_sums)});
+    }
+    cells_.units = std::move(units);
   }
 
  private:
-  size_t n_features() const { return cells_.parts.back().features_end - cells_.parts.back().features; }
+  struct Part {
+    int32_t output = 0;
+    uint32_t number = 0;
+    std::vector<size_t> units;
+    std::vector<int32_t> features;
+  };
 
-  void begin(size_t unit, int32_t output) {
-    ++number_;
-    const size_t first = cells_.features.size();
-    cells_.parts.push_back({output, unit, unit, first, first, 0});
+  // Begin a part in place of the open part with the most units. Return its position.
+  size_t begin(int32_t output) {
+    size_t fullest = 0;
+    for (size_t i = 0; i < kOpenParts; ++i) {
+      if (open_[i].units.empty()) {
+        fullest = i;
+        break;
+      }
+      if (open_[i].units.size() > open_[fullest].units.size()) fullest = i;
+    }
+    close(open_[fullest]);
+    open_[fullest].output = output;
+    open_[fullest].number = ++n_parts_;
+    return fullest;
+  }
+
+  void close(Part& part) {
+    if (!part.units.empty()) closed_.push_back(std::move(part));
+    part = Part();
   }
 
   const Plan& plan_;
   const UnitWriter& writer_;
-  OccurringCells& cells_;
-  std::vector<size_t> part_of_feature_;  // the last part with the feature, counted from 1
-  size_t number_ = 0;
+  CellProgram& cells_;
+  std::array<Part, kOpenParts> open_;
+  std::vector<Part> closed_;
+  std::vector<std::array<uint32_t, kOpenParts>> parts_of_feature_;  // by feature and open part: a part number
+  uint32_t n_parts_ = 0;
 };
 
 // Compile the trees of the units.
@@ -60,7 +117,6 @@ Plan compile(const Plan& plan, const UnitWriter& writer, int64_t n_threads) {
   Plan like{};
   static_cast<CodedColumns&>(like).n_features = plan.n_features;
   like.features = plan.features;
-  like.columns.resize(writer.n_columns());
   like.precision = plan.precision;
   like.index = plan.index;
   CodedTrees trees;
@@ -72,13 +128,73 @@ Plan compile(const Plan& plan, const UnitWriter& writer, int64_t n_threads) {
 
 }  // namespace
 
+// Take what is needed of the trees of the units out of their plan.
+class UnitTaker {
+ public:
+  UnitTaker(CellProgram& cells) : cells_(cells), trees_(cells.trees) {}
+
+  void take() {
+    cells_.tests.reserve(trees_.decide.size());
+    cells_.flags.reserve(trees_.decide.size());
+    cells_.leaf_values.reserve(trees_.leaf_values.size());
+    for (size_t number = 0; number < trees_.chunks.size(); ++number) {
+      const Chunk& chunk = trees_.chunks[number];
+      for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) take(trees_.trees[i], number);
+    }
+    trees_.decide = {};
+    trees_.shares = {};
+    trees_.children = {};
+    trees_.leaf_values = {};
+    trees_.trees = {};
+    trees_.ops.shrink_to_fit();
+    trees_.constants_float.shrink_to_fit();
+    trees_.constants_double.shrink_to_fit();
+    cells_.leaf_values.shrink_to_fit();
+  }
+
+ private:
+  void take(const TreeProgram& tree, size_t chunk) {
+    CellUnit& unit = cells_.units[static_cast<size_t>(tree.source)];
+    unit.chunk = static_cast<uint32_t>(chunk);
+    unit.ops = static_cast<uint32_t>(tree.ops);
+    unit.constants = static_cast<uint32_t>(tree.constants);
+    unit.tests = static_cast<uint32_t>(cells_.tests.size());
+    unit.leaf_values = static_cast<uint32_t>(cells_.leaf_values.size());
+    unit.n_tests = static_cast<uint16_t>(tree.n_inner);
+    const int32_t* const children = trees_.children.data() + tree.children;
+    for (size_t i = 0; i < tree.n_inner; ++i) {
+      const DecideNode& node = trees_.decide[tree.decide + i];
+      const auto is_inner = [&](bool right) {
+        return static_cast<size_t>(children[2 * i + right]) < tree.n_inner;
+      };
+      cells_.tests.push_back(
+          {node.operand, static_cast<uint16_t>(node.column), static_cast<uint16_t>(node.previous)});
+      cells_.flags.push_back(static_cast<uint8_t>((node.flags & kDecideFlags) | node.bias << kBiasShift |
+                                                  (is_inner(false) ? kLeftInner : 0) |
+                                                  (is_inner(true) ? kRightInner : 0)));
+    }
+    // All leaves of rows that fail a test above have the same value.
+    const size_t width = n_used_outputs(trees_, trees_.chunks[chunk]);
+    const size_t n_less = unit.n_above > 0 ? unit.n_above - 1 : 0;
+    const auto first = trees_.leaf_values.begin() + static_cast<std::ptrdiff_t>(tree.leaves);
+    if (unit.n_above == 0) cells_.leaf_values.insert(cells_.leaf_values.end(), width, 0.0);
+    cells_.leaf_values.insert(cells_.leaf_values.end(), first + static_cast<std::ptrdiff_t>(n_less * width),
+                              first + static_cast<std::ptrdiff_t>(tree.n_leaves * width));
+  }
+
+  CellProgram& cells_;
+  Plan& trees_;
+};
+
 bool can_have_cells(const Plan& plan) {
-  return plan.order == 1 && plan.groups.empty() && !plan.tree_algorithm && !plan.wide_codes &&
-         !plan.tables.any() && !plan.intervals.any() && !plan.lanes.any() && !plan.cells.any() &&
+  return plan.order == 1 && plan.n_leaves <= kMostLeaves && plan.columns.size() <= 1 << 16 &&
+         plan.groups.empty() && !plan.tree_algorithm && !plan.wide_codes && !plan.tables.any() &&
+         !plan.intervals.any() && !plan.lanes.any() && !plan.cells.any() &&
          std::all_of(plan.columns.begin(), plan.columns.end(),
                      [](const Column& column) { return column.categories.size() <= kMostCellCategories; }) &&
-         std::all_of(plan.trees.begin(), plan.trees.end(),
-                     [](const TreeProgram& tree) { return tree.walked && !tree.merged; });
+         std::all_of(plan.trees.begin(), plan.trees.end(), [](const TreeProgram& tree) {
+           return tree.walked && !tree.merged && tree.height <= kMostHeight;
+         });
 }
 
 Plan make_cell_plan(const Plan& plan, int64_t n_threads) {
@@ -88,8 +204,9 @@ Plan make_cell_plan(const Plan& plan, int64_t n_threads) {
   out.precision = plan.precision;
   out.order = plan.order;
   out.index = plan.index;
-  OccurringCells& cells = out.cells;
-  UnitWriter writer(plan, cells);
+  const auto program = std::make_shared<CellProgram>();
+  CellProgram& cells = *program;
+  UnitWriter writer(plan, cells, out.category_bits);
   PartDivider parts(plan, writer, cells);
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
@@ -98,28 +215,26 @@ Plan make_cell_plan(const Plan& plan, int64_t n_threads) {
       writer.write(chunk, plan.trees[i]);
       for (size_t unit = first; unit < cells.units.size(); ++unit) parts.add(unit, chunk.output);
     }
-  const auto trees = std::make_shared<Plan>(compile(plan, writer, n_threads));
-  for (size_t number = 0; number < trees->chunks.size(); ++number)
-    for (size_t i = trees->chunks[number].tree_begin; i < trees->chunks[number].tree_end; ++i) {
-      CellUnit& unit = cells.units[static_cast<size_t>(trees->trees[i].source)];
-      unit.tree = static_cast<uint32_t>(i);
-      unit.chunk = static_cast<uint32_t>(number);
-    }
-  cells.trees = trees;
-  cells.n_trees = plan.trees.size();
-  out.constant = trees->constant;
+  cells.trees = compile(plan, writer, n_threads);
+  UnitTaker(cells).take();
+  parts.end();
+  out.cells.program = program;
+  out.cells.n_trees = plan.trees.size();
+  out.constant = cells.trees.constant;
   out.base_value = plan.base_value;
   out.leaf_magnitude = plan.leaf_magnitude;
   out.n_leaves = plan.n_leaves;
-  out.leaf_scale = trees->leaf_scale;
+  out.leaf_scale = cells.trees.leaf_scale;
   return out;
 }
 
-size_t OccurringCells::bytes() const {
-  return (trees ? trees->bytes() : 0) + parts.size() * sizeof(CellPart) + units.size() * sizeof(CellUnit) +
-         keys.size() * sizeof(CellKey) + columns.size() * sizeof(IndexColumn) +
-         steps.size() * sizeof(IndexStep) + digits.size() * sizeof(CellDigit) +
-         unit_columns.size() * sizeof(UnitColumn) + class_codes.size() * 2 + features.size() * 4;
+size_t CellProgram::bytes() const {
+  return trees.bytes() + parts.size() * sizeof(CellPart) + units.size() * sizeof(CellUnit) +
+         keys.size() * sizeof(CellKey) + columns.size() * sizeof(CellColumn) +
+         steps.size() * sizeof(IndexStep) + tests.size() * sizeof(CellTest) + flags.size() +
+         leaf_values.size() * sizeof(double) + features.size() * sizeof(int32_t);
 }
+
+size_t OccurringCells::bytes() const { return program ? program->bytes() : 0; }
 
 }  // namespace skshap

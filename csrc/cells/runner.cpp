@@ -6,11 +6,12 @@
 #include <mutex>
 
 #include "base/aligned.h"
+#include "cells/program.h"
+#include "plan/tree_paths.h"
 #include "rows/coding.h"
-#include "rows/margin.h"
 #include "rows/results.h"
 #include "rows/tiles.h"
-#include "rows/value_walk.h"
+#include "simd/cell_kernels.h"
 #include "simd/kernels.h"
 
 namespace skshap {
@@ -18,119 +19,52 @@ namespace {
 
 // The most rows of a tile. The more rows a tile has, the more rows share a cell.
 constexpr int64_t kTileRows = 16384;
+static_assert(kTileRows <= kCellNumbers);
 static_assert(kTablesAtOnce * kTileRows <= 1 << 16);  // cells are numbered by 16 bits
 
 // Numbers the cells of rows.
 class CellNumbers {
  public:
-  explicit CellNumbers(size_t n_rows) : map_(1 << 16) {
-    representatives_.resize(n_rows + 1);  // one element is written behind the last representative
+  explicit CellNumbers(size_t n_rows) {
+    map_.resize(1 << 16);
+    std::fill_n(map_.data(), map_.size(), kNoCell);
+    places_.resize(n_rows);
+    for (Aligned<uint16_t>& merged : merged_) merged.resize(n_rows);
+    representatives_.resize(n_rows + 1);
   }
 
   // Write the number of each row's cell, from `first` on. Row representatives()[i] is of cell number
   // first + i. Return the number of cells.
   size_t number(const uint16_t* keys, size_t n_keys, size_t stride, size_t n_rows, uint16_t first,
                 uint16_t* numbers) {
-    if (n_keys > 1) return number_long(keys, n_keys, stride, n_rows, first, numbers);
-    uint16_t* const map = map_.data();
-    uint16_t* const representatives = representatives_.data();
-    for (size_t row = 0; row < n_rows; ++row) map[keys[row]] = static_cast<uint16_t>(row);
-    size_t n = 0;
-    for (size_t row = 0; row < n_rows; ++row) {
-      representatives[n] = static_cast<uint16_t>(row);
-      n += map[keys[row]] == row;
+    const uint16_t* second = n_keys > 1 ? keys + (n_keys - 1) * stride : nullptr;
+    // The numbers of the cells of two keys are the keys of larger cells.
+    for (size_t k = n_keys; k-- > 2;) {
+      uint16_t* const merged = merged_[k % 2].data();
+      number(keys + (k - 1) * stride, second, n_rows, 0, merged);
+      second = merged;
     }
-    for (size_t i = 0; i < n; ++i) map[keys[representatives[i]]] = static_cast<uint16_t>(first + i);
-    for (size_t row = 0; row < n_rows; ++row) numbers[row] = map[keys[row]];
-    return n;
+    return number(keys, second, n_rows, first, numbers);
   }
 
   const uint16_t* representatives() const { return representatives_.data(); }
 
  private:
-  // Number cells with several keys. Each round maps a hash of the keys to the last row with this hash. Rows
-  // with the same keys as this row are of its cell, and the other rows wait for the next round. In the first
-  // round, all rows wait.
-  size_t number_long(const uint16_t* keys, size_t n_keys, size_t stride, size_t n_rows, uint16_t first,
-                     uint16_t* numbers) {
-    waiting_.resize(n_rows + 1);
-    hashes_.resize(n_rows);
-    std::copy_n(keys, n_rows, hashes_.data());
-    for (size_t k = 1; k < n_keys; ++k) add_hash(keys + k * stride, n_rows, k);
-    const auto all = [](size_t i) { return i; };
-    size_t n = 0, n_waiting = number_round(keys, n_keys, stride, n_rows, first, n, numbers, all);
-    for (size_t round = 1; n_waiting; ++round) {
-      for (size_t i = 0; i < n_waiting; ++i) {
-        hashes_[i] = keys[waiting_[i]];
-        for (size_t k = 1; k < n_keys; ++k)
-          hashes_[i] = static_cast<uint16_t>(hashes_[i] + keys[k * stride + waiting_[i]] * factor(k + round));
-      }
-      const auto waiting = [this](size_t i) { return size_t{waiting_[i]}; };
-      n_waiting = number_round(keys, n_keys, stride, n_waiting, first, n, numbers, waiting);
-    }
-    return n;
+  size_t number(const uint16_t* keys, const uint16_t* second, size_t n_rows, uint16_t first,
+                uint16_t* numbers) {
+    return kernels().cells->number({.keys = keys,
+                                    .second = second,
+                                    .n_rows = n_rows,
+                                    .first = first,
+                                    .map = map_.data(),
+                                    .places = places_.data(),
+                                    .numbers = numbers,
+                                    .representatives = representatives_.data()});
   }
 
-  // Number the cells of `n_waiting` rows. Write the rows that go on waiting. Return their number.
-  template <class RowOf>
-  size_t number_round(const uint16_t* keys, size_t n_keys, size_t stride, size_t n_waiting, uint16_t first,
-                      size_t& n, uint16_t* numbers, const RowOf& row_of) {
-    uint16_t *const map = map_.data(), *const representatives = representatives_.data();
-    const uint16_t* const hashes = hashes_.data();
-    const size_t begin = n;
-    for (size_t i = 0; i < n_waiting; ++i) map[hashes[i]] = static_cast<uint16_t>(row_of(i));
-    for (size_t i = 0; i < n_waiting; ++i) {
-      representatives[n] = static_cast<uint16_t>(row_of(i));
-      n += map[hashes[i]] == row_of(i);
-    }
-    for (size_t i = begin; i < n; ++i) numbers[representatives[i]] = static_cast<uint16_t>(first + i);
-    size_t n_left = 0;
-    for (size_t i = 0; i < n_waiting; ++i) {
-      const size_t row = row_of(i), other = map[hashes[i]];
-      bool differs = false;
-      for (size_t k = 0; k < n_keys; ++k) differs |= keys[k * stride + row] != keys[k * stride + other];
-      numbers[row] = numbers[other];  // which is overwritten in another round if the keys differ
-      waiting_[n_left] = static_cast<uint16_t>(row);
-      n_left += differs;
-    }
-    return n_left;
-  }
-
-  // Add a key of all rows to their hashes.
-  void add_hash(const uint16_t* keys, size_t n_rows, size_t k) {
-    uint16_t* const hashes = hashes_.data();
-    const uint16_t by = factor(k);
-    for (size_t row = 0; row < n_rows; ++row)
-      hashes[row] = static_cast<uint16_t>(hashes[row] + keys[row] * by);
-  }
-  // Return an odd number, which is another one in each round.
-  static uint16_t factor(size_t k) { return static_cast<uint16_t>((40502 * k) | 1); }
-
-  std::vector<uint16_t> map_, waiting_, hashes_;
-  Aligned<uint16_t> representatives_;
+  Aligned<uint32_t> map_;
+  Aligned<uint16_t> places_, merged_[2], representatives_;
 };
-
-// Divide the numbers of a block by the same number, rounding down.
-void divide(const uint16_t* numbers, uint32_t divisor, uint16_t* quotients) {
-  if (divisor == 1) {
-    std::copy_n(numbers, kBlockRows, quotients);
-    return;
-  }
-  // With 2^shift < divisor <= 2^(shift + 1), the factor has 16 bits. Quotients are exact if rounding the
-  // factor up adds at most 2^shift to the product of factor and divisor.
-  uint32_t shift = 0;
-  while (2u << shift < divisor) ++shift;
-  const uint32_t power = 1u << (16 + shift), factor = (power + divisor - 1) / divisor;
-  if (factor * divisor - power <= 1u << shift) {
-    for (int i = 0; i < kBlockRows; ++i)
-      quotients[i] = static_cast<uint16_t>(static_cast<uint16_t>(numbers[i] * factor >> 16) >> shift);
-    return;
-  }
-  // An integer plus 1/2 is farther from the next multiple than rounding errors reach.
-  const float inverse = 1.0f / static_cast<float>(divisor);
-  for (int i = 0; i < kBlockRows; ++i)
-    quotients[i] = static_cast<uint16_t>((static_cast<float>(numbers[i]) + 0.5f) * inverse);
-}
 
 size_t n_unit_outputs(const Plan& plan, const CellPart& part) {
   return part.output < 0 ? static_cast<size_t>(plan.n_outputs) : 1;
@@ -139,19 +73,23 @@ size_t n_unit_outputs(const Plan& plan, const CellPart& part) {
 // The largest sizes that the units and parts of a plan need.
 struct Needs {
   explicit Needs(const Plan& plan) {
-    for (const CellUnit& unit : plan.cells.units) n_keys = std::max<size_t>(n_keys, unit.n_keys);
-    for (const CellPart& part : plan.cells.parts) {
+    for (const CellUnit& unit : plan.cells.program->units) {
+      n_keys = std::max<size_t>(n_keys, unit.n_keys);
+      n_columns = std::max<size_t>(n_columns, unit.n_columns);
+      n_tests = std::max<size_t>(n_tests, unit.n_tests);
+    }
+    for (const CellPart& part : plan.cells.program->parts) {
       row_size = std::max(row_size, part.row_size);
       n_outputs = std::max(n_outputs, n_unit_outputs(plan, part));
     }
-    const Plan& trees = *plan.cells.trees;
+    const Plan& trees = plan.cells.program->trees;
     for (const Chunk& chunk : trees.chunks) {
       n_phi = std::max(n_phi, n_used_outputs(trees, chunk) * chunk.slots.size() * kBlockRows);
       n_stack = std::max(n_stack, walk_stack(trees, chunk));
     }
   }
 
-  size_t n_keys = 1, row_size = 8, n_outputs = 1;
+  size_t n_keys = 1, n_columns = 0, n_tests = 0, row_size = 8, n_outputs = 1;
   size_t n_phi = 0, n_stack = 0;  // elements for the walk of a block of cells
 };
 
@@ -161,24 +99,25 @@ class PartWorker {
  public:
   PartWorker(const Plan& plan, size_t n_rows, bool needs_margins)
       : plan_(plan),
-        cells_(plan.cells),
-        trees_(*plan.cells.trees),
+        cells_(*plan.cells.program),
+        trees_(cells_.trees),
         needs_margins_(needs_margins),
         numbers_(n_rows),
-        margins_(trees_, kernels()),
+        feature_of_column_(column_features(plan)),
         position_(plan.features.size(), -1),
+        slot_(plan.features.size(), -1),
         stride_(n_rows) {
     const Needs needs(plan);
     keys_.resize(needs.n_keys * n_rows);
     index_.resize(kTablesAtOnce * n_rows);
     sums_.resize(n_rows * needs.row_size);
     margin_.resize(needs.n_outputs, 1, n_rows);
-    codes_.allocate(trees_, kBlockRows);
     phi_.resize(needs.n_phi);
     stack_.resize(needs.n_stack);
-    block_margin_.resize(needs.n_outputs * kBlockRows);
     grow(zeros_, kBlockRows);
-    grow(words_, kFirstWord + 2 * (2 * most_inner_nodes(trees_) + 1));  // the words of leaves are read, too
+    words_.resize(kFirstWord + 2 * needs.n_tests);
+    reach_.resize(needs.n_tests + 1);
+    index_columns_.resize(needs.n_columns);
   }
 
   // Compute the sums of a part.
@@ -200,14 +139,17 @@ class PartWorker {
 
   // Add the sums of the part to the sums of the rows.
   void add(const CellPart& part, TileSums& values, TileSums& margin) const {
-    const size_t n_used = plan_.features.size(), first = static_cast<size_t>(std::max(part.output, 0));
-    std::vector<uint32_t> places;
+    const size_t first = static_cast<size_t>(std::max(part.output, 0));
+    std::vector<double*> sums;
     for (size_t o = 0; o < n_outputs_; ++o)
       for (size_t i = part.features; i < part.features_end; ++i)
-        places.push_back(static_cast<uint32_t>((first + o) * n_used) +
-                         static_cast<uint32_t>(cells_.features[i]));
-    add_row_sums(sums_.data(), part.row_size, block_count(n_rows_), plan_.leaf_scale, places.data(),
-                 places.size(), values);
+        sums.push_back(values.at(first + o, static_cast<size_t>(cells_.features[i])));
+    kernels().cells->add_sums(CellSumArgs<T>{.rows = sums_.data(),
+                                             .row_size = part.row_size,
+                                             .n_rows = whole_blocks(n_rows_),
+                                             .scale = plan_.leaf_scale,
+                                             .sums = sums.data(),
+                                             .n_columns = sums.size()});
     for (size_t o = 0; o < n_outputs_ && needs_margins_; ++o)
       for (size_t row = 0; row < n_rows_; ++row) margin.at(first + o)[row] += margin_.at(o)[row];
   }
@@ -215,26 +157,37 @@ class PartWorker {
  private:
   // Look up units that follow each other.
   void look_up(const CellPart& part, size_t first, size_t n_units, const CodeTile& codes) {
+    const bool narrow = are_narrow(part, first, n_units);
+    row_size_ = narrow ? kNarrowEntry : part.row_size;
     size_t n_cells = 0;
     for (size_t i = 0; i < n_units; ++i) {
       const CellUnit& unit = cells_.units[first + i];
+      list_columns(unit);
       find_keys(unit, codes);
       const size_t n = numbers_.number(keys_.data(), unit.n_keys, stride_, n_rows_,
                                        static_cast<uint16_t>(n_cells), index_.data() + i * stride_);
-      make_room(n_cells + n, part.row_size);
-      walk(part, unit, n, n_cells);
+      make_room(n_cells + n);
+      copy_codes(unit, codes, n);
+      find_slots(unit);
+      narrow ? find_narrow_columns(lanes_ + i * kWideRow) : find_columns(unit);
+      walk(unit, n, n_cells);
       n_cells += n;
     }
     const bool one_output = needs_margins_ && n_outputs_ == 1;
-    kernels().of<T>().add_entries({.index = index_.data(),
-                                   .n_tables = n_units,
-                                   .index_stride = stride_,
-                                   .n_rows = n_rows_,
-                                   .entries = entries_.data(),
-                                   .row_size = part.row_size,
-                                   .sums = sums_.data(),
-                                   .margins = one_output ? entry_margins_.data() : nullptr,
-                                   .margin = one_output ? margin_.at(0) : nullptr});
+    const double* const margins = one_output ? entry_margins_.data() : nullptr;
+    double* const margin = one_output ? margin_.at(0) : nullptr;
+    if (narrow)
+      add_narrow(n_units, margins, margin);
+    else
+      kernels().of<T>().add_entries({.index = index_.data(),
+                                     .n_tables = n_units,
+                                     .index_stride = stride_,
+                                     .n_rows = n_rows_,
+                                     .entries = entries_.data(),
+                                     .row_size = row_size_,
+                                     .sums = sums_.data(),
+                                     .margins = margins,
+                                     .margin = margin});
     if (needs_margins_ && !one_output)
       kernels().add_margins({.index = index_.data(),
                              .n_tables = n_units,
@@ -246,7 +199,43 @@ class PartWorker {
                              .stride = margin_.stride()});
   }
 
+  // Return whether the entries of units are shorter than the sums of a row.
+  bool are_narrow(const CellPart& part, size_t first, size_t n_units) const {
+    if (sizeof(T) != sizeof(float) || !kernels().cells->add_narrow || part.row_size != kWideRow ||
+        n_outputs_ > 1)
+      return false;
+    const auto units = cells_.units.begin() + static_cast<std::ptrdiff_t>(first);
+    return std::all_of(units, units + static_cast<std::ptrdiff_t>(n_units),
+                       [](const CellUnit& unit) { return unit.n_columns < kNarrowEntry; });
+  }
+
+  void add_narrow(size_t n_units, const double* margins, double* margin) {
+    if constexpr (sizeof(T) == sizeof(float))
+      kernels().cells->add_narrow({.index = index_.data(),
+                                   .n_tables = n_units,
+                                   .index_stride = stride_,
+                                   .n_rows = n_rows_,
+                                   .entries = entries_.data(),
+                                   .lanes = lanes_,
+                                   .sums = sums_.data(),
+                                   .margins = margins,
+                                   .margin = margin});
+  }
+
+  void list_columns(const CellUnit& unit) {
+    uint32_t steps = unit.steps;
+    for (uint32_t i = 0; i < unit.n_columns; ++i) {
+      const CellColumn& column = cells_.columns[unit.columns + i];
+      index_columns_[i] = {.column = column.column,
+                           .steps = steps,
+                           .n_steps = column.n_steps,
+                           .categorical = plan_.columns[column.column].categorical};
+      steps += column.n_steps;
+    }
+  }
+
   void find_keys(const CellUnit& unit, const CodeTile& codes) {
+    const IndexColumn* columns = index_columns_.data();
     for (size_t i = 0; i < unit.n_keys; ++i) {
       const CellKey& key = cells_.keys[unit.keys + i];
       kernels().entry_index(
@@ -254,17 +243,18 @@ class PartWorker {
            .code_stride = codes.stride,
            .category_rows = codes.category_rows.empty() ? nullptr : codes.category_rows.data(),
            .n_columns = plan_.columns.size(),
-           .columns = cells_.columns.data() + key.columns,
+           .columns = columns,
            .n_index_columns = key.n_columns,
            .steps = cells_.steps.data(),
            .n_blocks = block_count(n_rows_),
            .first = key.first,
            .index = keys_.data() + i * stride_});
+      columns += key.n_columns;
     }
   }
 
-  void make_room(size_t n_cells, size_t row_size) {
-    keep(entries_, n_cells * row_size);
+  void make_room(size_t n_cells) {
+    keep(entries_, n_cells * row_size_);
     keep(entry_margins_, n_cells * n_outputs_);
   }
 
@@ -274,93 +264,130 @@ class PartWorker {
     if (buffer.size() < n) buffer.resize(n + n / 2);
   }
 
+  void copy_codes(const CellUnit& unit, const CodeTile& codes, size_t n_cells) {
+    code_stride_ = whole_blocks(n_cells);
+    keep(codes_, unit.n_columns * code_stride_);
+    kernels().cells->copy_codes({.row_codes = codes.narrow.data(),
+                                 .row_stride = codes.stride,
+                                 .columns = index_columns_.data(),
+                                 .n_columns = unit.n_columns,
+                                 .rows = numbers_.representatives(),
+                                 .n_cells = n_cells,
+                                 .codes = codes_.data(),
+                                 .code_stride = code_stride_});
+  }
+
   // Walk the cells of a unit, and write their entries from number `first` on.
-  void walk(const CellPart& part, const CellUnit& unit, size_t n_cells, size_t first) {
-    const TreeProgram& tree = trees_.trees[unit.tree];
+  void walk(const CellUnit& unit, size_t n_cells, size_t first) {
     const Chunk& chunk = trees_.chunks[unit.chunk];
-    const size_t n_phi = n_outputs_ * chunk.slots.size() * kBlockRows;
-    find_columns(part, chunk);
     for (size_t begin = 0; begin < n_cells; begin += kBlockRows) {
       const size_t n = std::min<size_t>(kBlockRows, n_cells - begin);
-      code(unit, numbers_.representatives() + begin, n);
-      decide_block(trees_, kernels(), trees_.decide.data() + tree.decide, tree.n_inner, codes_, 0,
-                   words_.data());
-      std::fill_n(phi_.data(), n_phi, T(0));
-      walk_values(trees_, chunk, tree, words_.data(), static_cast<int>(n), phi_.data(), stack_.data());
+      kernels().cells->decide({.tests = cells_.tests.data() + unit.tests,
+                               .flags = cells_.flags.data() + unit.tests,
+                               .n_tests = unit.n_tests,
+                               .n_above = unit.n_above,
+                               .codes = codes_.data() + begin,
+                               .code_stride = code_stride_,
+                               .category_bits = plan_.category_bits.data(),
+                               .words = words_.data()});
+      kernels().cells->clear(unit_phi_.data(), unit_phi_.size(), kBlockRows * sizeof(T));
+      walk_block(unit, chunk, static_cast<int>(n));
       kernels().of<T>().interleave(
-          {columns_.data(), part.row_size, n, entries_.data() + (first + begin) * part.row_size});
-      if (needs_margins_) write_margins(tree, n, entry_margins_.data() + (first + begin) * n_outputs_);
+          {columns_.data(), row_size_, n, entries_.data() + (first + begin) * row_size_});
+      if (!needs_margins_) continue;
+      kernels().cells->margins({.flags = cells_.flags.data() + unit.tests,
+                                .n_tests = unit.n_tests,
+                                .n_above = unit.n_above,
+                                .words = words_.data(),
+                                .reach = reach_.data(),
+                                .leaf_values = cells_.leaf_values.data() + unit.leaf_values,
+                                .n_outputs = n_outputs_,
+                                .n_cells = n,
+                                .margins = entry_margins_.data() + (first + begin) * n_outputs_});
     }
   }
 
-  // Find the digits of cells, and write the codes that the tree of the unit tests.
-  void code(const CellUnit& unit, const uint16_t* representatives, size_t n) {
-    uint16_t rest[kBlockRows] = {};
-    uint32_t key = unit.keys + unit.n_keys;  // none yet
-    uint16_t* to = codes_.narrow.data();
-    for (uint32_t i = unit.digits; i < unit.digits_end; ++i) {
-      const CellDigit& digit = cells_.digits[i];
-      if (digit.key != key) {
-        key = digit.key;
-        const uint16_t* const keys = keys_.data() + (key - unit.keys) * stride_;
-        for (size_t cell = 0; cell < n; ++cell) rest[cell] = keys[representatives[cell]];
-      }
-      uint16_t quotients[kBlockRows], classes[kBlockRows];
-      divide(rest, digit.n_classes, quotients);
-      for (int cell = 0; cell < kBlockRows; ++cell) {
-        classes[cell] = static_cast<uint16_t>(rest[cell] - quotients[cell] * digit.n_classes);
-        rest[cell] = quotients[cell];
-      }
-      for (uint32_t c = digit.columns; c < digit.columns_end; ++c, to += kBlockRows) {
-        const UnitColumn& column = cells_.unit_columns[c];
-        if (column.is_class)
-          std::copy_n(classes, kBlockRows, to);
-        else
-          for (int cell = 0; cell < kBlockRows; ++cell)
-            to[cell] = cells_.class_codes[column.codes + classes[cell]];
-      }
-    }
+  void walk_block(const CellUnit& unit, const Chunk& chunk, int n_cells) {
+    const T* const nodes = constants<T>(trees_).data() + chunk.quadrature;
+    run_walk(kernels(), trees_.order, chunk.output < 0,
+             WalkArgs<T>{.ops = trees_.ops.data() + unit.ops,
+                         .constants = constants<T>(trees_).data() + unit.constants,
+                         .words = words_.data(),
+                         .nodes = nodes,
+                         .weights = nodes + chunk.n_nodes,
+                         .n_nodes = chunk.n_nodes,
+                         .n_outputs = static_cast<int>(n_outputs_),
+                         .height = chunk.height,
+                         .n_rows = n_cells,
+                         .phi = phi_.data(),
+                         .output_stride = chunk.slots.size() * kBlockRows,
+                         .stack = stack_.data()});
+  }
+
+  // Find the features of a unit, and their slots in the unit's chunk.
+  void find_slots(const CellUnit& unit) {
+    unit_features_.clear();
+    for (uint32_t i = 0; i < unit.n_columns; ++i)
+      unit_features_.push_back(feature_of_column_[index_columns_[i].column]);
+    if (chunk_ == unit.chunk) return;
+    chunk_ = unit.chunk;
+    const std::vector<int32_t>& slots = trees_.chunks[chunk_].slots;
+    for (size_t slot = 0; slot < slots.size(); ++slot) slot_[slots[slot]] = static_cast<int32_t>(slot);
   }
 
   // Find, for each number of an entry, the sums of the walk that belong to it.
-  void find_columns(const CellPart& part, const Chunk& chunk) {
-    columns_.assign(part.row_size, zeros_.data());
-    for (size_t slot = 0; slot < chunk.slots.size(); ++slot) {
-      const int32_t position = position_[chunk.slots[slot]];
-      if (position < 0) continue;  // of other units of the chunk
-      for (size_t o = 0; o < n_outputs_; ++o)
-        columns_[o * n_features_ + static_cast<size_t>(position)] =
-            phi_.data() + (o * chunk.slots.size() + slot) * kBlockRows;
+  void find_columns(const CellUnit& unit) {
+    columns_.assign(row_size_, zeros_.data());
+    const size_t n_slots = trees_.chunks[unit.chunk].slots.size();
+    unit_phi_.clear();
+    for (const int32_t feature : unit_features_)
+      for (size_t o = 0; o < n_outputs_; ++o) {
+        T* const phi = phi_.data() + (o * n_slots + slot_[feature]) * kBlockRows;
+        columns_[o * n_features_ + static_cast<size_t>(position_[feature])] = phi;
+        unit_phi_.push_back(phi);
+      }
+  }
+
+  // Find the sums of the walk that belong to the numbers of a narrow entry, and the numbers that are added to
+  // the sums of a row.
+  void find_narrow_columns(int32_t* lanes) {
+    columns_.assign(kNarrowEntry, zeros_.data());
+    std::fill_n(lanes, kWideRow, static_cast<int32_t>(kNarrowEntry - 1));
+    unit_phi_.clear();
+    for (const int32_t feature : unit_features_) {
+      lanes[position_[feature]] = static_cast<int32_t>(unit_phi_.size());
+      T* const phi = phi_.data() + static_cast<size_t>(slot_[feature]) * kBlockRows;
+      columns_[unit_phi_.size()] = phi;
+      unit_phi_.push_back(phi);
     }
   }
 
-  void write_margins(const TreeProgram& tree, size_t n_rows, double* margins) {
-    std::fill_n(block_margin_.data(), block_margin_.size(), 0.0);
-    margins_.add(tree, n_outputs_, words_.data(), static_cast<int>(n_rows), block_margin_.data(), kBlockRows);
-    for (size_t row = 0; row < n_rows; ++row)
-      for (size_t o = 0; o < n_outputs_; ++o)
-        margins[row * n_outputs_ + o] = block_margin_.data()[o * kBlockRows + row];
-  }
-
   const Plan& plan_;
-  const OccurringCells& cells_;
+  const CellProgram& cells_;
   const Plan& trees_;
   const bool needs_margins_;
   CellNumbers numbers_;
-  Margins margins_;
+  const std::vector<int32_t> feature_of_column_;
   std::vector<int32_t> position_;  // by feature: position in the rows of the part, or -1
+  std::vector<int32_t> slot_;      // by feature: slot in the chunk
+  uint32_t chunk_ = ~uint32_t{0};
   const size_t stride_;
   size_t n_rows_ = 0, n_outputs_ = 1, n_features_ = 0;
+  size_t row_size_ = 0;  // of entries
+  int32_t lanes_[kTablesAtOnce * kWideRow];
   Aligned<uint16_t> keys_;   // [key][row]
   Aligned<uint16_t> index_;  // [unit][row]: the number of the row's cell
   Aligned<T> sums_;          // [row][row size of the part]
   TileSums margin_;
   std::vector<T, AlignedAllocator<T>> entries_;                  // [cell][row size of the part]
   std::vector<double, AlignedAllocator<double>> entry_margins_;  // [cell][output]
-  CodeTile codes_;                                               // of a block of cells
+  std::vector<uint16_t, AlignedAllocator<uint16_t>> codes_;  // of the cells of a unit, [column][code_stride_]
+  size_t code_stride_ = 0;
   Aligned<T> phi_, stack_, zeros_;
-  Aligned<uint64_t> words_;
-  Aligned<double> block_margin_;
+  Aligned<uint64_t> words_, reach_;
+  std::vector<IndexColumn> index_columns_;  // of the unit
+  std::vector<int32_t> unit_features_;
+  std::vector<void*> unit_phi_;  // the sums of the walk of the unit's features
   std::vector<const T*> columns_;
 };
 
@@ -428,16 +455,30 @@ class CellRun {
         const int number = static_cast<int>(block);
         code_block(plan_, kernels(), rows_, tile_.first_row + block * kBlockRows, tile_.block_rows(number),
                    number, tile_.codes);
+        list_categories(block);
         return !stop();
       };
     });
+  }
+
+  // Write the positions of the categories of a block as codes, too.
+  void list_categories(int64_t block) {
+    CodeTile& codes = tile_.codes;
+    for (size_t c = 0; c < plan_.columns.size(); ++c) {
+      if (!plan_.columns[c].categorical) continue;
+      const CategoryRows& groups = codes.category_rows[static_cast<size_t>(block) * plan_.columns.size() + c];
+      uint16_t* const to = codes.narrow.data() + c * codes.stride + block * kBlockRows;
+      for (uint32_t i = 0; i < groups.n; ++i)
+        for (uint64_t rows = groups.rows[i]; rows; rows &= rows - 1)
+          to[__builtin_ctzll(rows)] = static_cast<uint16_t>(groups.code[i]);
+    }
   }
 
   bool run_parts() {
     begin_rows(plan_, tile_.margin, tile_.totals);
     values_.clear();
     Turns turns;
-    const std::vector<CellPart>& parts = plan_.cells.parts;
+    const std::vector<CellPart>& parts = plan_.cells.program->parts;
     return work_off(static_cast<int64_t>(parts.size()), n_threads_, interrupted_, [&] {
       return [&, worker = PartWorker<T>(plan_, most_rows_, result_.needs_margins())](
                  int64_t i, const Stop& stop) mutable {
@@ -478,9 +519,10 @@ size_t scratch_bytes_of(const Plan& plan) {
   const size_t rows = kTileRows, n_outputs = static_cast<size_t>(plan.n_outputs);
   const Needs needs(plan);
   const size_t entries = kTablesAtOnce * rows * 3 / 2;  // their number grows by halves
-  const size_t thread = rows * (2 * (needs.n_keys + kTablesAtOnce + 3) + needs.row_size * sizeof(T)) +
-                        entries * (needs.row_size * sizeof(T) + needs.n_outputs * sizeof(double)) +
-                        (needs.n_phi + needs.n_stack) * sizeof(T);
+  const size_t thread =
+      rows * (2 * (needs.n_keys + kTablesAtOnce + 4) + needs.row_size * sizeof(T)) +
+      (sizeof(uint32_t) << 16) + entries * (needs.row_size * sizeof(T) + needs.n_outputs * sizeof(double)) +
+      rows * needs.n_columns * sizeof(uint16_t) * 3 / 2 + (needs.n_phi + needs.n_stack) * sizeof(T);
   const size_t tile =
       rows * (TileSums::row_bytes(n_outputs, plan.features.size()) + 3 * TileSums::row_bytes(n_outputs, 1)) +
       rows / kBlockRows * code_bytes(plan);

@@ -17,9 +17,10 @@ int32_t rank_of(const DecideNode& test) { return static_cast<int32_t>(test.opera
 
 }  // namespace
 
-UnitWriter::UnitWriter(const Plan& plan, OccurringCells& cells)
+UnitWriter::UnitWriter(const Plan& plan, CellProgram& cells, std::vector<uint32_t>& category_bits)
     : plan_(plan),
       cells_(cells),
+      category_bits_(category_bits),
       feature_of_column_(column_features(plan)),
       tests_(plan.columns.size()),
       is_used_(plan.features.size(), false) {
@@ -34,8 +35,6 @@ void UnitWriter::write(const Chunk& chunk, const TreeProgram& tree) {
   shares_ = plan_.shares.data() + tree.decide;
   values_ = plan_.leaf_values.data() + tree.leaves;
   value_width_ = n_used_outputs(plan_, chunk);
-  column_of_node_.resize(tree.n_inner);
-  operand_of_node_.resize(tree.n_inner);
   cut();
   for (int32_t node = 0; node < n_inner_; ++node)
     if (is_root_[node]) write_unit(chunk.output, node);
@@ -63,22 +62,22 @@ void UnitWriter::write_unit(int32_t output, int32_t root) {
   for (int32_t node = root; node != 0; node = parent_[node]) add_condition(parent_[node], node);
   collect(root);
   CellUnit unit{};
-  unit.tree = static_cast<uint32_t>(units_.tree_output.size());
-  unit.digits = static_cast<uint32_t>(cells_.digits.size());
   unit.keys = static_cast<uint32_t>(cells_.keys.size());
-  n_unit_columns_ = 0;
+  unit.columns = static_cast<uint32_t>(cells_.columns.size());
+  unit.steps = static_cast<uint32_t>(cells_.steps.size());
   begin_key();
   for (const uint32_t column : used_) {
+    tests_[column].number = static_cast<uint32_t>(cells_.columns.size()) - unit.columns;
     if (plan_.columns[column].categorical)
       add_categorical_digit(column);
     else
       add_numeric_digit(column);
   }
-  unit.digits_end = static_cast<uint32_t>(cells_.digits.size());
-  unit.n_keys = static_cast<uint32_t>(cells_.keys.size()) - unit.keys;
-  cells_.units.push_back(unit);
-  n_columns_ = std::max<size_t>(n_columns_, n_unit_columns_);
+  unit.n_keys = static_cast<uint16_t>(cells_.keys.size() - unit.keys);
+  unit.n_columns = static_cast<uint16_t>(used_.size());
   write_tree(output, root);
+  unit.n_above = static_cast<uint16_t>(n_above_);
+  cells_.units.push_back(unit);
   add_features();
   for (const uint32_t column : used_) tests_[column] = ColumnTests();
   used_.clear();
@@ -129,38 +128,22 @@ void UnitWriter::collect(int32_t root) {
 // --- Digits ---
 
 void UnitWriter::begin_key() {
-  const uint32_t first = static_cast<uint32_t>(cells_.columns.size());
-  cells_.keys.push_back({.columns = first, .n_columns = 0, .first = 0, .n_values = 1});
+  cells_.keys.push_back({.n_columns = 0, .first = 0});
+  n_key_values_ = 1;
 }
 
 // Begin a digit. Return the number by which its classes are apart in the key.
 uint32_t UnitWriter::begin_digit(uint32_t n_classes) {
-  if (cells_.keys.back().n_values * uint64_t{n_classes} > kMostKeyValues) begin_key();
-  CellKey& key = cells_.keys.back();
-  const uint32_t stride = key.n_values, first = static_cast<uint32_t>(cells_.unit_columns.size());
-  key.n_values *= n_classes;
-  cells_.digits.push_back({.n_classes = n_classes,
-                           .key = static_cast<uint32_t>(cells_.keys.size()) - 1,
-                           .columns = first,
-                           .columns_end = first});
+  if (n_key_values_ * uint64_t{n_classes} > kMostKeyValues) begin_key();
+  const uint32_t stride = n_key_values_;
+  n_key_values_ *= n_classes;
   return stride;
 }
 
-// Add a column to the last digit, with a code for each class; without a list, classes are codes. Return the
-// number of the column.
-uint32_t UnitWriter::add_unit_column(const std::vector<uint16_t>* codes) {
-  cells_.unit_columns.push_back({static_cast<uint32_t>(cells_.class_codes.size()), !codes});
-  if (codes) cells_.class_codes.insert(cells_.class_codes.end(), codes->begin(), codes->end());
-  ++cells_.digits.back().columns_end;
-  return n_unit_columns_++;
-}
-
-void UnitWriter::add_index_column(uint32_t column, size_t first_step) {
+void UnitWriter::add_column(uint32_t column, size_t first_step) {
   ++cells_.keys.back().n_columns;
-  cells_.columns.push_back({.column = column,
-                            .steps = static_cast<uint32_t>(first_step),
-                            .n_steps = static_cast<uint32_t>(cells_.steps.size() - first_step),
-                            .categorical = plan_.columns[column].categorical});
+  cells_.columns.push_back(
+      {static_cast<uint16_t>(column), static_cast<uint16_t>(cells_.steps.size() - first_step)});
 }
 
 // Without tests above, the intervals of codes are the classes 0, 1, ... With them, the class 0 is for codes
@@ -180,18 +163,9 @@ void UnitWriter::add_numeric_digit(uint32_t column) {
   }
   const uint32_t stride = begin_digit(n_classes);
   add_numeric_steps(column, stride, missing);
-  codes_.resize(n_classes);
-  for (uint32_t i = 0; i < n_classes; ++i) codes_[i] = static_cast<uint16_t>(i);
-  if (is_own) codes_[missing] = kMissing;
-  const uint32_t number = add_unit_column(is_own ? &codes_ : nullptr);
-  tests.first_column = number;
-  for (const int32_t node : tests.inside) {
-    const int32_t rank = rank_of(nodes_[node]);
-    const auto n_within = std::upper_bound(tests.divisors.begin(), tests.divisors.end(), rank) -
-                          tests.divisors.begin() + (rank >= tests.high);
-    column_of_node_[node] = number;
-    operand_of_node_[node] = static_cast<uint32_t>(n_within) - !has_outside;
-  }
+  if (!has_outside) return;
+  const CellBox box = CellBox::between(tests.low, tests.high, is_missing_inside(tests));
+  tests.box = {tests.number, box.operand(), 0, box.kind, 0};
 }
 
 void UnitWriter::add_numeric_steps(uint32_t column, uint32_t stride, uint32_t missing) {
@@ -215,7 +189,7 @@ void UnitWriter::add_numeric_steps(uint32_t column, uint32_t stride, uint32_t mi
     if (tests.high < kEndOfCodes) step(tests.high, 0);
   }
   step(kMissing - 1, missing);
-  add_index_column(column, first_step);
+  add_column(column, first_step);
 }
 
 bool UnitWriter::is_missing_inside(const ColumnTests& tests) {
@@ -267,14 +241,16 @@ void UnitWriter::add_categorical_digit(uint32_t column) {
   const size_t first_step = cells_.steps.size();
   for (uint32_t code = 0; code < n_codes; ++code)
     cells_.steps.push_back({0, static_cast<uint16_t>(classes_[code] * stride)});
-  add_index_column(column, first_step);
-  tests.first_column = add_unit_column(nullptr);
-  for (const int32_t node : tests.inside) {
-    codes_.assign(std::max(n_classes, 1u), 0);
-    for (size_t i = 0; i < example.size(); ++i) codes_[has_outside + i] = !passes(nodes_[node], example[i]);
-    column_of_node_[node] = add_unit_column(&codes_);
-    operand_of_node_[node] = 0;
-  }
+  add_column(column, first_step);
+  if (has_outside) add_category_box(tests);
+}
+
+// The categories that satisfy all tests above are in a class other than 0.
+void UnitWriter::add_category_box(ColumnTests& tests) {
+  tests.box = {tests.number, static_cast<uint32_t>(category_bits_.size()), 0, 0, kCategorical};
+  category_bits_.resize(category_bits_.size() + (classes_.size() + 31) / 32);
+  for (size_t code = 0; code < classes_.size(); ++code)
+    category_bits_[tests.box.operand + code / 32] |= static_cast<uint32_t>(classes_[code] != 0) << code % 32;
 }
 
 // --- The tree of a unit ---
@@ -283,19 +259,21 @@ void UnitWriter::write_tree(int32_t output, int32_t root) {
   const int64_t first = units_.tree_offsets.back();
   int64_t above = -1;
   double cover = 1;
+  n_above_ = 0;
   for (const uint32_t column : used_) {
     const ColumnTests& tests = tests_[column];
     if (tests.above.empty()) continue;
     const int32_t number = units_.add_node(cover);
-    if (above >= 0) units_.right[above] = number;
+    if (above >= 0) units_.left[above] = number;
     above = first + number;
-    units_.test[above] = {.column = tests.first_column, .operand = 0, .previous = 0, .bias = 0, .flags = 0};
+    units_.test[above] = tests.box;
     units_.player[above] = feature_of_column_[column];
-    units_.left[above] = units_.add_node(1 - tests.zero_fraction);
+    units_.right[above] = units_.add_node(1 - tests.zero_fraction);
     cover = tests.zero_fraction;
+    ++n_above_;
   }
   const int32_t number = copy(root, cover);
-  if (above >= 0) units_.right[above] = number;
+  if (above >= 0) units_.left[above] = number;
   units_.end_tree(output);
 }
 
@@ -317,15 +295,11 @@ int32_t UnitWriter::copy(int32_t root, double cover) {
     stack_.pop_back();
     const DecideNode& test = nodes_[from];
     DecideNode& to = units_.test[first + number];
-    to = {.column = column_of_node_[from],
-          .operand = operand_of_node_[from],
+    to = {.column = tests_[test.column].number,
+          .operand = test.operand,
           .previous = 0,
-          .bias = 0,
-          .flags = static_cast<uint8_t>(test.flags & kFlip)};
-    if (!(test.flags & kCategorical)) {
-      to.bias = test.bias;
-      to.operand += test.bias;
-    }
+          .bias = test.bias,
+          .flags = static_cast<uint8_t>(test.flags & (kFlip | kCategorical))};
     units_.player[first + number] = feature_of_column_[test.column];
     const int32_t left = add(children_[2 * from], shares_[from]);
     const int32_t right = add(children_[2 * from + 1], 1 - shares_[from]);

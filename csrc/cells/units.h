@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/plan.h"
+#include "cells/program.h"
 
 namespace skshap {
 
@@ -19,14 +19,14 @@ constexpr size_t kMostCellCategories = 256;
 // its units.
 class UnitWriter {
  public:
-  UnitWriter(const Plan& plan, OccurringCells& cells);
+  // The tests of the units' trees are among `category_bits`, to which tests above units are appended.
+  UnitWriter(const Plan& plan, CellProgram& cells, std::vector<uint32_t>& category_bits);
 
   // Cut a tree into units, and append them to the cells. The numbers of their trees are those of trees().
   void write(const Chunk& chunk, const TreeProgram& tree);
 
-  // Return the trees of the units, and the largest number of columns that one of them tests.
+  // Return the trees of the units.
   const CodedTreeArrays& trees() const { return units_; }
-  size_t n_columns() const { return n_columns_; }
 
   // Call take(feature) for each feature of a unit, a position in Plan::features.
   template <class Take>
@@ -51,7 +51,8 @@ class UnitWriter {
     // the ranks of the tests inside that divide these codes, ascending.
     int32_t low = -1, high = 1 << 16;
     std::vector<int32_t> divisors;
-    uint32_t first_column = 0;  // that the tree of the unit tests
+    uint32_t number = 0;  // among the columns of the unit
+    DecideNode box;       // the test that a row satisfies all tests above
   };
 
   void cut();
@@ -62,8 +63,8 @@ class UnitWriter {
 
   void begin_key();
   uint32_t begin_digit(uint32_t n_classes);
-  uint32_t add_unit_column(const std::vector<uint16_t>* codes);
-  void add_index_column(uint32_t column, size_t first_step);
+  void add_column(uint32_t column, size_t first_step);
+  void add_category_box(ColumnTests& tests);
   void add_numeric_digit(uint32_t column);
   void add_numeric_steps(uint32_t column, uint32_t stride, uint32_t missing);
   static bool is_missing_inside(const ColumnTests& tests);
@@ -77,10 +78,10 @@ class UnitWriter {
   bool is_leaf(int32_t node) const { return node >= n_inner_; }
 
   const Plan& plan_;
-  OccurringCells& cells_;
+  CellProgram& cells_;
+  std::vector<uint32_t>& category_bits_;
   const std::vector<int32_t> feature_of_column_;  // positions in Plan::features
   CodedTreeArrays units_;
-  size_t n_columns_ = 0;
   std::vector<size_t> first_feature_;  // by unit, in features_
   std::vector<int32_t> features_;
   // The tree that is cut.
@@ -94,13 +95,12 @@ class UnitWriter {
   std::vector<int32_t> parent_;
   std::vector<bool> is_root_;
   std::vector<uint32_t> n_leaves_;
-  std::vector<uint32_t> column_of_node_, operand_of_node_;  // of the tests in the tree of a unit
   // The unit that is written.
   std::vector<ColumnTests> tests_;  // by column
   std::vector<uint32_t> used_;      // columns
-  uint32_t n_unit_columns_ = 0;
+  uint32_t n_above_ = 0;
+  uint32_t n_key_values_ = 1;  // of the last key
   std::vector<bool> is_used_;  // by feature
-  std::vector<uint16_t> codes_;
   std::vector<uint32_t> classes_;
   std::vector<std::pair<int32_t, int32_t>> stack_;
 };

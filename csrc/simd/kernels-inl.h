@@ -3,6 +3,8 @@
 // linker must not merge functions compiled for different instruction sets.
 #pragma once
 
+#include <initializer_list>
+
 #include "simd/interval_kernels-inl.h"
 #include "simd/lane_kernels-inl.h"
 #include "simd/rescaled_kernel-inl.h"
@@ -28,8 +30,8 @@ void set_kernels(KernelsOf<typename S::T>& k) {
   set_lanes<S>(k, std::make_index_sequence<kMaxLaneNodes>());
 }
 
-// `set_deep` and `set_vector` set the walks that are defined in other translation units.
-Kernels make_kernels(const char* name, void (*set_deep)(Kernels&), void (*set_vector)(Kernels&)) {
+// `setters` set the kernels that are defined in other translation units.
+Kernels make_kernels(const char* name, std::initializer_list<void (*)(Kernels&)> setters) {
   Kernels k{};
   k.name = name;
   k.decide16 = &decide<uint16_t>;
@@ -49,8 +51,7 @@ Kernels make_kernels(const char* name, void (*set_deep)(Kernels&), void (*set_ve
   set_order<1, 0, kMaxFixedNodes>(k);
   set_order<2, 0, kMaxFixedNodes>(k);
   set_order<3, 0, kMaxFixedNodes>(k);
-  set_deep(k);
-  set_vector(k);
+  for (const auto set : setters) set(k);
   return k;
 }
 

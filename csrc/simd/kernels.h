@@ -292,6 +292,8 @@ struct KernelsOf {
   void (*lanes[2][kMaxLaneNodes + 1])(const LaneArgs<T>&);  // [whether leaves hold all outputs][K]
 };
 
+struct CellKernels;  // simd/cell_kernels.h
+
 // The kernels of one instruction set.
 struct Kernels {
   const char* name;
@@ -306,6 +308,7 @@ struct Kernels {
   void (*count_rows)(const uint64_t* words, size_t n_words, uint64_t* counts);
   void (*entry_index)(const EntryIndexArgs&);
   void (*add_margins)(const MarginArgs&);
+  const CellKernels* cells;
   void (*leaf_table)(const LeafTableArgs&);
   void (*subset_sums)(const SubsetSumsArgs&);
   std::tuple<KernelsOf<float>, KernelsOf<double>> by_precision;
@@ -330,19 +333,23 @@ const Kernels& kernels();
 std::vector<std::string> supported_kernels();
 
 // These functions are defined for each instruction set, in translation units that take up to a minute to
-// compile. The first function returns all kernels. The others set the walks for K above kMaxFixedNodes, and
-// the walks for vector leaves.
+// compile. The first function returns all kernels. The others set the walks for K above kMaxFixedNodes, the
+// walks for vector leaves, and the kernels for cells.
 const Kernels& kernels_baseline();
 void set_deep_walks_baseline(Kernels& kernels);
 void set_vector_walks_baseline(Kernels& kernels);
+void set_cells_baseline(Kernels& kernels);
 const Kernels& kernels_avx2();
 void set_deep_walks_avx2(Kernels& kernels);
 void set_vector_walks_avx2(Kernels& kernels);
+void set_cells_avx2(Kernels& kernels);
 const Kernels& kernels_avx512();
 void set_deep_walks_avx512(Kernels& kernels);
 void set_vector_walks_avx512(Kernels& kernels);
+void set_cells_avx512(Kernels& kernels);
 const Kernels& kernels_neon();
 void set_deep_walks_neon(Kernels& kernels);
 void set_vector_walks_neon(Kernels& kernels);
+void set_cells_neon(Kernels& kernels);
 
 }  // namespace skshap

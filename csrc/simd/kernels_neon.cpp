@@ -5,7 +5,8 @@
 namespace skshap {
 
 const Kernels& kernels_neon() {
-  static const Kernels kernels = make_kernels("neon", set_deep_walks_neon, set_vector_walks_neon);
+  static const Kernels kernels =
+      make_kernels("neon", {set_deep_walks_neon, set_vector_walks_neon, set_cells_neon});
   return kernels;
 }
 

@@ -180,11 +180,21 @@ def test_long_paths(n_features: int) -> None:
     assert_is_the_definition(ensemble, chain_rows(1, ensemble, 30))
 
 
-@pytest.mark.parametrize("n_features", [16, 40])
+@pytest.mark.parametrize("n_features", [16, 40, 70])
 def test_cells_with_several_keys(n_features: int) -> None:
     """Each feature above a unit is a digit, so that these cells need several numbers of 16 bits."""
     ensemble = random_chain(2, 120, n_features)
     rows = chain_rows(1, ensemble, 3000)
+    assert_is_the_walk(ensemble, rows)
+
+
+@once
+@pytest.mark.parametrize("n_features", [22, 40])
+def test_cells_in_the_same_places_of_a_map(n_features: int) -> None:
+    """If hardly any rows share a cell, a quarter of the map is taken, and many cells are in other places."""
+    ensemble = random_chain(3, n_features, n_features)
+    rows = np.random.default_rng(0).integers(0, 2, (17_000, n_features)).astype(float)
+    assert len(np.unique(rows[:16_000], axis=0)) > 15_000
     assert_is_the_walk(ensemble, rows)
 
 

@@ -39,16 +39,19 @@ def tables(draw: Draw) -> Iterator[None]:
     if draw.tables == "cells wherever possible":
         names = (
             "_CPU_CALL",
-            "_CELL_NODE",
             "_CELL_WALK",
             "_CELL_LEAF",
             "LEAST_CELL_SAVING",
             "LEAST_CELL_SECONDS",
         )
         prices: dict[str, Any] = dict.fromkeys(names, 0.0) | {"LEAST_CELL_ROWS": 1}
-        with mock.patch.multiple(costs, **prices):
-            with mock.patch.dict(costs._CELL_LOOKUP, dict.fromkeys(costs._CELL_LOOKUP, 0.0)):
-                yield
+        free = dict.fromkeys(costs._CELL_LOOKUP, 0.0)
+        with (
+            mock.patch.multiple(costs, **prices),
+            mock.patch.dict(costs._CELL_LOOKUP, free),
+            mock.patch.dict(costs._CELL_NODE, free),
+        ):
+            yield
         return
     slow = {name: 1e9 for name in costs._WALK_FACTOR}
     with (

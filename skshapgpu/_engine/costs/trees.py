@@ -96,22 +96,23 @@ _LEAST_LANE_SECONDS, _MOST_LANE_SECONDS = 1e-5, 5e-2
 _LEAST_LANE_SAVING = 0.1
 
 #: Cells that occur, for calls of at least LEAST_CELL_ROWS rows: seconds for each row and leaf of the lookups,
-#: by instruction set, and more for each quadrature node beyond _SHORT_CELL_NODES, because the cells of longer
-#: paths have several keys. 10,000 rows of real data fall into about _OCCURRING_CELLS cells of a unit. Their
-#: number grows with the power _CELL_GROWTH of the number of rows, but each tile of at most _CELL_TILE rows,
-#: kTileRows of csrc/cells/runner.cpp, has cells of its own. To walk a cell takes _CELL_WALK times as
-#: long as to walk a row, because the tree of a unit has nodes above the unit. To cut trees into units takes
-#: _CELL_LEAF seconds for each leaf, and the units take about _CELL_BYTES bytes for each leaf. The seconds of
-#: NEON are estimates.
+#: and more for each quadrature node beyond _SHORT_CELL_NODES, because longer paths have more columns and
+#: their cells may have two keys, both by instruction set. 10,000 rows of real data fall into about
+#: _OCCURRING_CELLS cells of a unit. Their number grows with the power _CELL_GROWTH of the number of rows, but
+#: each tile of at most _CELL_TILE rows, kTileRows of csrc/cells/runner.cpp, has cells of its own. To walk a
+#: cell takes _CELL_WALK times as long as to walk a row, because the tree of a unit has nodes above the unit.
+#: To cut trees into units takes _CELL_LEAF seconds for each leaf, and the units take about _CELL_BYTES bytes
+#: for each leaf. The seconds of NEON are estimates.
 LEAST_CELL_ROWS = 2000
-_CELL_LOOKUP = {"avx512": 1.5e-10, "avx2": 1.9e-10, "neon": 3e-10, "baseline": 3e-10}
-_CELL_NODE, _SHORT_CELL_NODES = 7e-11, 4
-_OCCURRING_CELLS, _CELL_GROWTH, _CELL_TILE, _CELL_WALK = 1000, 0.45, 16384, 2.9
-_CELL_LEAF, _CELL_BYTES = 7e-7, 210
+_CELL_LOOKUP = {"avx512": 1e-10, "avx2": 1.1e-10, "neon": 1.5e-10, "baseline": 5e-11}
+_CELL_NODE = {"avx512": 7e-11, "avx2": 1.7e-10, "neon": 2e-10, "baseline": 2.2e-10}
+_SHORT_CELL_NODES = 4
+_OCCURRING_CELLS, _CELL_GROWTH, _CELL_TILE, _CELL_WALK = 1000, 0.45, 16384, 2.8
+_CELL_LEAF, _CELL_BYTES = 6e-7, 115
 
 #: Fraction of the time of the walk, or with tables, that cells must save: the number of cells that occur
 #: depends on the data. They must also save some seconds, because each thread needs tens of MB for a tile.
-LEAST_CELL_SAVING, LEAST_CELL_SECONDS = 0.17, 5e-3
+LEAST_CELL_SAVING, LEAST_CELL_SECONDS = 0.12, 5e-3
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, kMaxChunkLeaves
@@ -264,7 +265,8 @@ def cell_scratch_bytes(n_features: int, n_outputs: int, precision: str) -> int:
     row = number * (min(n_features, 32) * n_outputs + 16)
     entries = 6 * (row + 8 * n_outputs)  # of four units, with room to grow
     tile = 8 * n_outputs * (n_features + 4) + 4 * n_features
-    return _CELL_TILE * (row + entries + tile + 64) + 2**19
+    codes = 3 * min(n_features, 32)
+    return _CELL_TILE * (row + entries + tile + codes + 64) + 2**19
 
 
 def cell_seconds(groups: Sequence[TreeGroup], n_rows: int, work: float, precision: str) -> float:
@@ -276,7 +278,7 @@ def cell_seconds(groups: Sequence[TreeGroup], n_rows: int, work: float, precisio
     for group in groups:
         node = _CPU_VECTOR[precision] / 16 * work
         leaf = _CELL_WALK * (_CPU_BLOCK / BLOCK_ROWS + group.n_nodes * node) * walk
-        keys = max(0, group.n_nodes - _SHORT_CELL_NODES) * _CELL_NODE
+        keys = max(0, group.n_nodes - _SHORT_CELL_NODES) * _CELL_NODE[instruction_set()]
         seconds += group.n_leaves * (n_rows * (lookup + keys) + n_cells * leaf)
     return seconds
 

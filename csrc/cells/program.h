@@ -1,0 +1,67 @@
+// Cells that occur: written by cells/builder.cpp and cells/units.cpp, read by cells/runner.cpp.
+//
+// Trees are cut into units of a few leaves. The values that a row gets from a unit depend on the intervals of
+// the unit's thresholds in which the codes of the row are and, for each feature tested above the unit, on
+// whether the row satisfies the tests above. A combination of these is a cell. Tables of all cells would be
+// too large, but few cells occur: the rows of a tile are sorted into cells, each cell is walked once, and the
+// rows look up the values of their cells. Each unit is a tree of its own. See docs/mathematics.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "plan/cell_tests.h"
+#include "plan/plan.h"
+
+namespace skshap {
+
+// A column of a unit. Its steps follow the steps of the columns before; see plan/index_steps.h.
+struct CellColumn {
+  uint16_t column;  // in Plan::columns
+  uint16_t n_steps;
+};
+
+// The digits of a row, in mixed radix, the first digit lowest. A digit is the class of the row's code in a
+// column, and the digits are the row's cell. A key is a sum of steps, as the index of a table by intervals
+// is. Cells of many digits have several keys of at most 2^16 values.
+struct CellKey {
+  uint16_t n_columns;  // following the columns of the keys before
+  uint16_t first;      // the key before all steps
+};
+
+struct CellUnit {
+  // Positions in CellProgram.
+  uint32_t keys, columns, steps, tests, leaf_values, ops, constants;
+  uint32_t chunk;  // in the plan of the units' trees
+  uint16_t n_keys, n_columns, n_tests;
+  uint16_t n_above;  // the first tests, which are boxes unless they are categorical
+};
+
+// Units with the same output, which follow each other and add to the same sums.
+struct CellPart {
+  int32_t output;  // -1: each leaf holds all outputs
+  size_t units, units_end;
+  size_t features, features_end;  // in CellProgram::features
+  size_t row_size;                // the number of sums of a row, padded
+};
+
+struct CellProgram {
+  // The plan of the units' trees. It has chunks and the programs of walks only.
+  Plan trees;
+  std::vector<CellPart> parts;
+  std::vector<CellUnit> units;
+  std::vector<CellKey> keys;
+  std::vector<CellColumn> columns;
+  std::vector<IndexStep> steps;
+  std::vector<CellTest> tests;  // by unit and inner node
+  std::vector<uint8_t> flags;   // of the tests
+  // By unit: the value of the leaf of rows that fail a test above, then the other leaves; [leaf][output].
+  std::vector<double> leaf_values;
+  std::vector<int32_t> features;  // positions in Plan::features
+
+  size_t bytes() const;
+};
+
+}  // namespace skshap

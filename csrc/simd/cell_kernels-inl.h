@@ -1,0 +1,276 @@
+// Kernels for cells that occur: numbers of cells, and the decisions of cells.
+//
+// Each of simd/cell_kernels_*.cpp includes this file once, after its simd/simd_*.h. Everything in this file
+// has internal linkage, because the linker must not merge functions compiled for different instruction sets.
+#pragma once
+
+#include <algorithm>
+
+#include "simd/cell_kernels.h"
+#include "simd/kernels.h"
+#include "simd/transpose-inl.h"
+
+namespace skshap {
+namespace {
+
+// Rows that look up their numbers before the cells among them that are new get numbers. At first, all rows
+// are in new cells.
+constexpr size_t kFirstNumbered = 64, kMostNumberedRows = 512;
+// The places of a map in which a cell of two keys may be.
+constexpr uint32_t kMapPlaces = 3;
+// A factor that scatters keys, odd so that the second key and a place determine the first key.
+constexpr uint32_t kScatter = 40503;
+
+// Look up the numbers of 16 rows in a map. Append the rows that are not in their first place to `others`.
+// Return the new end of the list.
+#ifdef __AVX512BW__
+inline uint32_t* look_up_cells(const uint32_t* map, const uint16_t* places, const uint16_t* tags,
+                               uint16_t first, uint32_t row, uint16_t* numbers, uint32_t* others) {
+  const auto read = [](const uint16_t* p) {
+    return _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  };
+  __m512i entry = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), 0xffff, read(places), map, 4);
+  if (tags) entry = _mm512_xor_si512(entry, _mm512_maskz_slli_epi32(0xffff, read(tags), 16));
+  const __mmask16 missed = _mm512_cmpge_epu32_mask(entry, _mm512_set1_epi32(kCellNumbers));
+  const __m512i number = _mm512_add_epi32(entry, _mm512_set1_epi32(first));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(numbers), _mm512_maskz_cvtepi32_epi16(0xffff, number));
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  _mm512_storeu_si512(others, _mm512_maskz_compress_epi32(
+                                  missed, _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<int>(row)))));
+  return others + __builtin_popcount(missed);
+}
+#else
+inline uint32_t* look_up_cells(const uint32_t* map, const uint16_t* places, const uint16_t* tags,
+                               uint16_t first, uint32_t row, uint16_t* numbers, uint32_t* others) {
+  for (uint32_t i = 0; i < 16; ++i) {
+    const uint32_t entry = map[places[i]] ^ (tags ? uint32_t{tags[i]} << 16 : 0);
+    numbers[i] = static_cast<uint16_t>(first + entry);
+    *others = row + i;
+    others += entry >= kCellNumbers;
+  }
+  return others;
+}
+#endif
+
+// A cell of two keys has an entry in one of several places, each of which is determined by both keys. The
+// entry has the second key and the number of the place, with which the place determines the first key.
+inline uint16_t cell_place(uint32_t key, uint32_t second, uint32_t place) {
+  return static_cast<uint16_t>(key + second * (kScatter + 2 * 7919 * place));
+}
+
+// Return the number of a row's cell. If the cell is new, its number is n. `n_places` becomes the number of
+// places that cells have taken.
+uint32_t number_of_cell(const CellNumberArgs& args, uint32_t row, uint32_t n, uint32_t& n_places) {
+  const uint32_t key = args.keys[row];
+  if (!args.second) {
+    uint32_t& entry = args.map[key];
+    entry = std::min(entry, n);  // kNoCell is the largest number
+    return entry;
+  }
+  const uint32_t tag = args.second[row];
+  for (uint32_t place = 0; place < kMapPlaces; ++place) {
+    uint32_t& entry = args.map[cell_place(key, tag, place)];
+    const uint32_t numbered = tag << 16 | place * kCellNumbers;
+    entry = entry == kNoCell ? numbered | n : entry;  // without a branch, as it would be unpredictable
+    if ((entry ^ numbered) >= kCellNumbers) continue;
+    n_places = std::max(n_places, place + 1);
+    return entry ^ numbered;
+  }
+  // All places are taken, which is rare.
+  uint32_t i = 0;
+  while (i < n && (args.keys[args.representatives[i]] != key || args.second[args.representatives[i]] != tag))
+    ++i;
+  return i;
+}
+
+void clear_cells(const CellNumberArgs& args, size_t n, uint32_t n_places) {
+  for (size_t i = 0; i < n; ++i) {
+    const uint16_t row = args.representatives[i];
+    for (uint32_t place = 0; place < n_places; ++place)
+      args.map[args.second ? cell_place(args.keys[row], args.second[row], place) : args.keys[row]] = kNoCell;
+  }
+}
+
+size_t number_cells(const CellNumberArgs& args) {
+  const uint16_t* places = args.keys;
+  if (args.second) {
+    uint16_t* __restrict const to = args.places;
+    const uint16_t* __restrict const keys = args.keys, * __restrict const second = args.second;
+    for (size_t row = 0; row < args.n_rows; ++row) to[row] = cell_place(keys[row], second[row], 0);
+    places = to;
+  }
+  uint32_t others[kMostNumberedRows + 16];
+  uint32_t n = 0, n_places = 1;
+  for (size_t begin = 0, end, most = kFirstNumbered; begin < args.n_rows; begin = end) {
+    end = std::min(begin + most, args.n_rows);
+    most = std::min(2 * most, kMostNumberedRows);
+    uint32_t* last = others;
+    for (size_t row = begin; row < end; row += 16)
+      last = look_up_cells(args.map, places + row, args.second ? args.second + row : nullptr, args.first,
+                           static_cast<uint32_t>(row), args.numbers + row, last);
+    while (last != others && last[-1] >= args.n_rows) --last;
+    for (const uint32_t* row = others; row != last; ++row) {
+      const uint32_t number = number_of_cell(args, *row, n, n_places);
+      args.numbers[*row] = static_cast<uint16_t>(args.first + number);
+      args.representatives[n] = static_cast<uint16_t>(*row);
+      n += number == n;
+    }
+  }
+  clear_cells(args, n, n_places);
+  return n;
+}
+
+// Return the cells whose codes are in a box.
+uint64_t in_box(const uint16_t* codes, const CellBox& box) {
+  uint64_t in = box.kind < CellBox::kOnlyMissing ? passes(codes, box.bias, box.width) : 0;
+  if (box.kind == CellBox::kAlsoMissing || box.kind == CellBox::kOnlyMissing) in |= passes(codes, 1, 0);
+  return in;
+}
+
+uint64_t in_categories(const uint16_t* codes, const uint32_t* bits) {
+  uint64_t in = 0;
+  for (int i = 0; i < kBlockRows; ++i)
+    in |= static_cast<uint64_t>(bits[codes[i] >> 5] >> (codes[i] & 31) & 1) << i;
+  return in;
+}
+
+// Copy column after column: the rows ascend, and the codes of a column fit into a cache.
+void copy_cell_codes(const CellCodeArgs& args) {
+  const uint16_t* __restrict const rows = args.rows;
+  for (size_t c = 0; c < args.n_columns; ++c) {
+    const uint16_t* __restrict const from = args.row_codes + args.columns[c].column * args.row_stride;
+    uint16_t* __restrict const to = args.codes + c * args.code_stride;
+    for (size_t i = 0; i < args.n_cells; ++i) to[i] = from[rows[i]];
+    std::fill(to + args.n_cells, to + args.code_stride, 0);  // any codes of the column
+  }
+}
+
+void decide_cells(const CellDecideArgs& args) {
+  uint64_t* out = args.words;
+  for (int i = 0; i < kFirstWord; ++i) *out++ = ~uint64_t{0};
+  for (size_t i = 0; i < args.n_tests; ++i) {
+    const CellTest& test = args.tests[i];
+    const uint8_t flags = args.flags[i], bias = (flags & kBiasFlags) >> kBiasShift;
+    const uint16_t* const codes = args.codes + test.column * args.code_stride;
+    uint64_t left;
+    if (flags & kCategorical)
+      left = in_categories(codes, args.category_bits + test.operand);
+    else if (i < args.n_above)
+      left = in_box(codes, CellBox::of(test.operand, bias));
+    else
+      left = passes(codes, bias, test.operand);
+    const uint64_t flip = flags & kFlip ? ~uint64_t{0} : 0;
+    const uint64_t right = flags & kPreviousRight ? ~uint64_t{0} : 0;
+    const uint64_t* previous = args.words + test.previous;
+    const uint64_t alive = (previous[0] & right) ^ previous[1];
+    *out++ = alive;
+    *out++ = (left ^ flip) & alive;
+  }
+}
+
+// Number the leaves that cells reach. The order of the leaves is that of their parents. Leaf 0 is reached by
+// cells that fail a test above.
+void cell_margins(const CellMarginArgs& args) {
+  BlockIndex index;
+  uint16_t leaf = 0;
+  uint64_t reach = ~uint64_t{0};
+  uint64_t* stack = args.reach;
+  *stack++ = 0;
+  for (size_t i = 0; i < args.n_tests; ++i) {
+    const uint64_t left = reach & args.words[kFirstWord + 2 * i + 1], right = reach & ~left;
+    reach = left;
+    if (i < args.n_above) continue;
+    const uint8_t flags = args.flags[i];
+    if (flags & kRightInner) {
+      *stack++ = right;
+    } else {
+      if (!(flags & kLeftInner)) {
+        index.add(left, ++leaf);
+        reach = *--stack;
+      }
+      index.add(right, ++leaf);
+    }
+  }
+  uint16_t leaves[kBlockRows];
+  index.store(leaves);
+  for (size_t cell = 0; cell < args.n_cells; ++cell)
+    for (size_t o = 0; o < args.n_outputs; ++o)
+      args.margins[cell * args.n_outputs + o] = args.leaf_values[leaves[cell] * args.n_outputs + o];
+}
+
+#ifdef __AVX512BW__
+template <size_t kTables, bool kMargin>
+void add_narrow_rows(const NarrowEntryArgs& args) {
+  const auto permuted = [](__m512i lanes, __m512 x) { return _mm512_maskz_permutexvar_ps(0xffff, lanes, x); };
+  __m512i low[kTables], high[kTables];
+  for (size_t table = 0; table < kTables; ++table) {
+    low[table] = _mm512_loadu_si512(args.lanes + table * kWideRow);
+    high[table] = _mm512_loadu_si512(args.lanes + table * kWideRow + 16);
+  }
+  const size_t n_rows = args.n_rows, stride = args.index_stride;
+  const uint16_t* const indices = args.index;
+  const float* const entries = args.entries;
+  float* sums = args.sums;
+  for (size_t row = 0; row < n_rows; ++row, sums += kWideRow) {
+    __m512 first = _mm512_load_ps(sums), second = _mm512_load_ps(sums + 16);
+    double margin = kMargin ? args.margin[row] : 0;
+    for (size_t table = 0; table < kTables; ++table) {
+      const size_t index = indices[table * stride + row];
+      const __m512 entry = _mm512_load_ps(entries + index * kNarrowEntry);
+      first = _mm512_add_ps(first, permuted(low[table], entry));
+      second = _mm512_add_ps(second, permuted(high[table], entry));
+      if (kMargin) margin += args.margins[index];
+    }
+    _mm512_store_ps(sums, first);
+    _mm512_store_ps(sums + 16, second);
+    if (kMargin) args.margin[row] = margin;
+  }
+}
+
+template <size_t kTables>
+void add_narrow_tables(const NarrowEntryArgs& args) {
+  if constexpr (kTables > 1)
+    if (args.n_tables < kTables) return add_narrow_tables<kTables - 1>(args);
+  args.margins ? add_narrow_rows<kTables, true>(args) : add_narrow_rows<kTables, false>(args);
+}
+constexpr auto kAddNarrow = &add_narrow_tables<kTablesAtOnce>;
+#else
+constexpr void (*kAddNarrow)(const NarrowEntryArgs&) = nullptr;
+#endif
+
+void clear_arrays(void* const* arrays, size_t n_arrays, size_t bytes) {
+  using V = RowPart<float, 8>::Type;
+  for (size_t i = 0; i < n_arrays; ++i)
+    for (char *p = static_cast<char*>(arrays[i]), *end = p + bytes; p != end; p += sizeof(V))
+      *reinterpret_cast<V*>(p) = V{};
+}
+
+template <class T>
+void add_cell_sums(const CellSumArgs<T>& args) {
+  constexpr size_t n = 8;
+  using V = typename RowPart<T, n>::Unaligned;
+  using Doubles = typename RowPart<double, n>::Type;
+  for (size_t row = 0; row < args.n_rows; row += n)
+    for (size_t i = 0; i < args.n_columns; i += n) {
+      typename RowPart<T, n>::Type square[n];
+      for (size_t j = 0; j < n; ++j)
+        square[j] = *reinterpret_cast<const V*>(args.rows + (row + j) * args.row_size + i);
+      transpose<1, n>(square);
+      for (size_t j = 0; j < n && i + j < args.n_columns; ++j) {
+        Doubles* const to = reinterpret_cast<Doubles*>(args.sums[i + j] + row);
+        *to += args.scale * __builtin_convertvector(square[j], Doubles);
+      }
+    }
+}
+
+constexpr CellKernels kCellKernels{.number = &number_cells,
+                                   .copy_codes = &copy_cell_codes,
+                                   .decide = &decide_cells,
+                                   .margins = &cell_margins,
+                                   .clear = &clear_arrays,
+                                   .add_narrow = kAddNarrow,
+                                   .add_sums_float = &add_cell_sums<float>,
+                                   .add_sums_double = &add_cell_sums<double>};
+
+}  // namespace
+}  // namespace skshap

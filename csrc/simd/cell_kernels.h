@@ -1,0 +1,103 @@
+// The kernels for cells that occur, and their arguments; see cells/program.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "plan/cell_tests.h"
+#include "plan/index_steps.h"
+
+namespace skshap {
+
+// The number of cells of a unit that can be numbered, and the entry of a map without a cell; see
+// CellNumberArgs.
+constexpr uint32_t kCellNumbers = 1 << 14, kNoCell = 0xffffffff;
+
+// The arguments for numbering the cells of rows. Rows with the same keys are in the same cell. Cells are
+// numbered in the order of their first rows. The arrays by row have memory for whole blocks.
+struct CellNumberArgs {
+  const uint16_t* keys;
+  const uint16_t* second;     // keys, or null
+  size_t n_rows;              // at most kCellNumbers
+  uint16_t first;             // the number of the first cell
+  uint32_t* map;              // 2^16 entries without cells, before and after the call
+  uint16_t* places;           // scratch, by row
+  uint16_t* numbers;          // by row
+  uint16_t* representatives;  // by cell: its first row; one more element is written
+};
+
+// The arguments for copying the codes of cells: codes[i][cell] is the code of row rows[cell] in columns[i].
+struct CellCodeArgs {
+  const uint16_t* row_codes;  // [column][row_stride]; categorical columns, too
+  size_t row_stride;
+  const IndexColumn* columns;
+  size_t n_columns;
+  const uint16_t* rows;
+  size_t n_cells;
+  uint16_t* codes;  // [column of the unit][code_stride]
+  size_t code_stride;
+};
+
+// The arguments for deciding the nodes of a unit's tree for 64 cells.
+struct CellDecideArgs {
+  const CellTest* tests;
+  const uint8_t* flags;
+  size_t n_tests, n_above;  // the first n_above tests are boxes, unless they are categorical
+  const uint16_t* codes;    // [column of the unit][code_stride], from the first cell
+  size_t code_stride;
+  const uint32_t* category_bits;
+  uint64_t* words;
+};
+
+// The arguments for finding the margins of cells.
+struct CellMarginArgs {
+  const uint8_t* flags;  // of the tests
+  size_t n_tests, n_above;
+  const uint64_t* words;      // written by decide_cells
+  uint64_t* reach;            // scratch, by test
+  const double* leaf_values;  // [leaf][output]; the first leaf is for cells that fail a test above
+  size_t n_outputs, n_cells;
+  double* margins;  // [cell][output]
+};
+
+// The arguments for adding narrow entries, of 16 numbers, to sums of 32 numbers; else like EntryArgs. An
+// entry has the numbers of few features. Its last number is 0.
+constexpr size_t kNarrowEntry = 16, kWideRow = 32;
+struct NarrowEntryArgs {
+  const uint16_t* index;
+  size_t n_tables, index_stride, n_rows;
+  const float* entries;
+  const int32_t* lanes;  // [table][sum of a row]: the number of an entry that is added to the sum
+  float* sums;
+  const double* margins;
+  double* margin;
+};
+
+// The arguments for adding sums of rows, times `scale`, to sums by column: sums[i][row] += scale *
+// rows[row][i].
+template <class T>
+struct CellSumArgs {
+  const T* rows;            // [row][row_size]
+  size_t row_size, n_rows;  // multiples of 8 and of 64
+  double scale;
+  double* const* sums;  // [column]: [row]
+  size_t n_columns;
+};
+
+struct CellKernels {
+  // Return the number of cells.
+  size_t (*number)(const CellNumberArgs&);
+  void (*copy_codes)(const CellCodeArgs&);
+  void (*decide)(const CellDecideArgs&);
+  void (*margins)(const CellMarginArgs&);
+  // Fill arrays of `bytes` bytes with zeros. They are aligned to 64 bytes, and whole cache lines.
+  void (*clear)(void* const* arrays, size_t n_arrays, size_t bytes);
+  void (*add_narrow)(const NarrowEntryArgs&);  // or null, if no instruction permutes 16 numbers
+  void (*add_sums_float)(const CellSumArgs<float>&);
+  void (*add_sums_double)(const CellSumArgs<double>&);
+
+  void add_sums(const CellSumArgs<float>& args) const { add_sums_float(args); }
+  void add_sums(const CellSumArgs<double>& args) const { add_sums_double(args); }
+};
+
+}  // namespace skshap
