@@ -19,7 +19,7 @@ SHOWN = {
 
 
 def source_of(page: str) -> str | None:
-    """Return the path of the file to edit for a page, from the root of the repository; None for the search."""
+    """Return the path of the file to edit for a page, relative to the root; None for the search."""
     if page in SHOWN:
         return SHOWN[page]
     folder, _, name = page.rpartition("/")
