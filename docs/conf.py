@@ -106,7 +106,7 @@ html_theme_options = {
     "show_toc_level": 2,
     "github_url": "https://github.com/skshapgpu/skshapgpu",
     "navigation_with_keys": False,
-    "article_footer_items": ["edit.html", "prev-next.html"],
+    "article_footer_items": ["edit.html"],
     "footer_start": ["copyright"],
     "footer_end": ["versions.html"],
     "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "benchmarks": [], "measurements": []},

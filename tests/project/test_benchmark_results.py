@@ -116,7 +116,7 @@ def test_the_charts_have_the_numbers_of_the_results(monkeypatch: pytest.MonkeyPa
     svg = importlib.import_module("svg")
     axis = svg.Axis("times", 1, 100, (1, 10, 100))
     chart = svg.dots("title", "note", axis, [("a < b", {"x": 1.0, "y": 10.0})], ["x", "y"])
-    ticks = re.findall(r'<line x1="([\d.]+)" y1="86"', chart)
+    ticks = re.findall(r'<line x1="([\d.]+)" y1="74"', chart)
     drawn_at = re.findall(r'cx="([\d.]+)"|translate\(([\d.]+) ', chart)[2:]  # after those of the legend
     assert [first or second for first, second in drawn_at] == ticks[:2]
     assert "a &lt; b" in chart
