@@ -213,3 +213,12 @@ def test_each_page_of_the_site_links_to_its_source() -> None:
     assert sources["generated/skshapgpu.TreeExplainer"] == "skshapgpu/explainer.py"
     assert sources["contributing"] == "CONTRIBUTING.md"
     assert source_of("search") is None
+
+
+def test_pages_for_users_are_short() -> None:
+    """All pages count but those of the developers' part, which has the mathematics, and the changelog."""
+    developers = {"changelog", "development"}
+    developers |= set(re.findall(r"^(\w+)$", (ROOT / "docs/development.md").read_text(), re.MULTILINE))
+    pages = [path for path in (ROOT / "docs").glob("*.md") if path.stem not in developers]
+    assert len(pages) >= 20
+    assert sum(len(path.read_text().split()) for path in pages) <= 26_000
