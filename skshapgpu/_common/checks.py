@@ -122,7 +122,7 @@ def require_options(
     """
     for option in options:
         if option not in option_names:
-            problem = f"{called.__qualname__}() got an unexpected keyword argument {option!r}"
+            problem = f"{called.__name__}() got an unexpected keyword argument {option!r}"
             raise TypeError(f"{problem}{_hint(called, option, option_names)}")
 
 
