@@ -150,6 +150,18 @@ def message_about(call: Any, n_required: int, word: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize("call", [cross_val_explain, shap_importance])
+def test_options_that_belong_into_explain_params(call: Any) -> None:
+    problem = f"{call.__name__}() got an unexpected keyword argument"
+    advice = f"{problem} 'model_output'. Pass explain_params={{'model_output': ...}}"
+    assert message_about(call, 2, "model_output") == advice
+    assert (
+        message_about(call, 2, "explain_param")
+        == f"{problem} 'explain_param'. Did you mean 'explain_params'?"
+    )
+    assert message_about(call, 2, "unknown") == f"{problem} 'unknown'"
+
+
 @pytest.mark.parametrize("call, n_required", CALLS)
 def test_unknown_options_are_named_with_the_function(call: Any, n_required: int) -> None:
     problem = f"{call.__name__}() got an unexpected keyword argument"
