@@ -28,7 +28,7 @@ STYLES = (
     ("#7a5ea8", "cross"),
 )
 
-#: That of a phone: text is legible there, and pages do not enlarge it.
+#: Width of a phone: text is legible there, and pages do not enlarge the charts by much.
 WIDTH = 400
 _MARGIN, _RIGHT, _LABEL, _LINE, _HEADING, _LETTER = 16, 24, 18, 24, 28, 6.4
 
