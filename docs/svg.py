@@ -30,7 +30,7 @@ STYLES = (
 
 #: Width of a phone: text is legible there, and pages do not enlarge the charts by much.
 WIDTH = 400
-_MARGIN, _RIGHT, _LABEL, _LINE, _HEADING, _LETTER = 16, 24, 18, 24, 28, 6.4
+_MARGIN, _RIGHT, _LABEL, _LINE, _HEADING, _LETTER = 16, 24, 18, 24, 28, 7.4
 
 
 def text(
@@ -109,7 +109,7 @@ def dots(title: str, note: str, axis: Axis, lines: Lines, systems: list[str], ba
     styles = dict(zip(systems, STYLES, strict=False))
     parts = [text(_MARGIN, 26, title, size=16, weight="bold")]
     top = 30
-    for line in textwrap.wrap(note, 60):
+    for line in textwrap.wrap(note, 52):
         top += 16
         parts.append(text(_MARGIN, top, line, size=12, fill=GREY))
     if len(systems) > 1:

@@ -83,10 +83,14 @@ def test_the_chart_of_the_first_page_names_devices_and_our_seconds(monkeypatch: 
     assert times["values"] == 10_000 / model["systems"]["ours"]["rows_per_second"]["median"]
 
 
-def test_the_chart_of_the_first_page_is_legible_on_a_telephone(monkeypatch: pytest.MonkeyPatch) -> None:
+CHARTS = [ROOT / "docs/images/speed.svg", *sorted((ROOT / "docs/images/benchmarks").glob("*.svg"))]
+
+
+@pytest.mark.parametrize("path", CHARTS, ids=lambda path: path.stem)
+def test_charts_are_legible_on_a_telephone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     svg = importlib.import_module("svg")
-    chart = (ROOT / "docs/images/speed.svg").read_text()
+    chart = path.read_text()
     width, _ = map(float, re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', chart).groups())  # type: ignore[union-attr]
     pattern = (
         r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)" font-size="(\d+)"[^>]* fill="([^"]+)">([^<]+)<'
