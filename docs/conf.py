@@ -15,7 +15,7 @@ import skshapgpu
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
-from stories import opened_with_picture  # noqa: E402
+from sources import source_of  # noqa: E402
 
 matplotlib.use("Agg")
 
@@ -106,8 +106,9 @@ html_theme_options = {
     "show_toc_level": 2,
     "github_url": "https://github.com/skshapgpu/skshapgpu",
     "navigation_with_keys": False,
+    "article_footer_items": ["edit.html"],
     "footer_start": ["copyright"],
-    "footer_end": [],
+    "footer_end": ["versions.html"],
     "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "benchmarks": [], "measurements": []},
 }
 html_sidebars = {"index": [], "install": [], "quickstart": [], "faq": []}
@@ -133,15 +134,17 @@ def _link_within_site(text: str) -> str:
 
 def _on_source_read(app, docname, source):
     source[0] = _link_within_site(source[0])
-    example = DOCS.parent / "examples" / f"{docname.removeprefix('auto_examples/')}.py"
-    if docname.startswith("auto_examples/") and example.exists():
-        source[0] = opened_with_picture(source[0], example.read_text())
 
 
 def _on_include_read(app, relative_path, parent_docname, content):
     content[0] = _link_within_site(content[0])
 
 
+def _on_page_context(app, pagename, templatename, context, doctree):
+    context["source_file"] = source_of(pagename)
+
+
 def setup(app):
     app.connect("source-read", _on_source_read)
     app.connect("include-read", _on_include_read)
+    app.connect("html-page-context", _on_page_context)

@@ -27,6 +27,8 @@ FOLDER = DOCS / "_build" / "screenshots"
 SHOWN = (
     "index.html",
     "quickstart.html",
+    "models.html",
+    "batches.html",
     "displays.html",
     "benchmarks.html",
     "scaling.html",
@@ -35,7 +37,7 @@ SHOWN = (
     "auto_examples/index.html",
     "auto_examples/plot_displays.html",
 )
-WIDTHS = (1920, 1280, 400)
+WIDTHS = (1920, 1280, 390)
 SCHEMES = ("light", "dark")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 

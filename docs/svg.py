@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -27,8 +28,9 @@ STYLES = (
     ("#7a5ea8", "cross"),
 )
 
-WIDTH = 760
-_RIGHT, _LINE, _HEADING, _LETTER = 36, 24, 30, 6.6
+#: Width of a phone: text is legible there, and pages do not enlarge the charts by much.
+WIDTH = 400
+_MARGIN, _RIGHT, _LABEL, _LINE, _HEADING, _LETTER = 16, 24, 18, 24, 28, 7.4
 
 
 def text(
@@ -105,44 +107,51 @@ Lines = list[tuple[str, dict[str, float]]]
 def dots(title: str, note: str, axis: Axis, lines: Lines, systems: list[str], bars: bool = False) -> str:
     """Return a chart with a line for each label and a marker, or a bar, for each system."""
     styles = dict(zip(systems, STYLES, strict=False))
-    left = 24 + _LETTER * max(len(label) for label, numbers in lines if numbers)
-    top = 62 + (24 if len(systems) > 1 else 0)
-    bottom = top + sum(_LINE if numbers else _HEADING for _, numbers in lines) + 6
+    parts = [text(_MARGIN, 26, title, size=16, weight="bold")]
+    top = 30
+    for line in textwrap.wrap(note, 52):
+        top += 16
+        parts.append(text(_MARGIN, top, line, size=12, fill=GREY))
+    if len(systems) > 1:
+        top = _legend(parts, styles, top + 20)
+    top += 8
+    bottom = top + sum(_LABEL + _LINE if numbers else _HEADING for _, numbers in lines) + 4
 
     def place(number: float) -> float:
-        return left + (WIDTH - left - _RIGHT) * axis.part(number)
+        return _MARGIN + (WIDTH - _MARGIN - _RIGHT) * axis.part(number)
 
-    parts = [text(16, 26, title, size=16, weight="bold"), text(16, 46, note, size=12, fill=GREY)]
-    if len(systems) > 1:
-        parts += _legend(styles)
     for tick in axis.ticks:
         x = place(tick)
         parts.append(f'<line x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom}" stroke="{GRID}"/>')
         parts.append(text(x, bottom + 16, axis.write(tick), "middle", 12, GREY))
-    parts.append(text((left + WIDTH - _RIGHT) / 2, bottom + 36, axis.label, "middle", 12, GREY))
+    parts.append(text(WIDTH / 2, bottom + 36, axis.label, "middle", 12, GREY))
     y = float(top)
     for label, numbers in lines:
-        y += _LINE if numbers else _HEADING
+        y += _LABEL + _LINE if numbers else _HEADING
         if not numbers:
-            parts.append(text(16, y - 8, label, weight="bold"))
+            parts.append(text(_MARGIN, y - 6, label, weight="bold"))
             continue
-        parts.append(text(left - 10, y - 8, label, "end"))
+        parts.append(text(_MARGIN, y - _LINE - 4, label, size=12))
         ends = {system: place(number) for system, number in numbers.items()}
-        parts += _bar(left, y, ends, numbers, axis) if bars else _line(left, y, ends, styles)
+        parts += _bar(y, ends, numbers, axis) if bars else _line(y, ends, styles)
     return picture(bottom + 50, title, parts)
 
 
-def _legend(styles: dict[str, tuple[str, str]]) -> Iterator[str]:
-    x = 22.0
+def _legend(parts: list[str], styles: dict[str, tuple[str, str]], y: int) -> int:
+    """Add the legend to the parts, in as many lines as it needs from y on, and return where it ends."""
+    x = _MARGIN + 6.0
     for system, style in styles.items():
-        yield marker(x, 66, style)
-        yield text(x + 11, 70, system, size=12)
-        x += 34 + _LETTER * len(system)
+        width = 14 + _LETTER * len(system)
+        if x + width > WIDTH - _MARGIN:
+            x, y = _MARGIN + 6.0, y + 18
+        parts += [marker(x, y - 4, style), text(x + 11, y, system, size=12)]
+        x += width + 16
+    return y
 
 
-def _line(left: float, y: float, ends: dict[str, float], styles: dict[str, tuple[str, str]]) -> Iterator[str]:
+def _line(y: float, ends: dict[str, float], styles: dict[str, tuple[str, str]]) -> Iterator[str]:
     centre = y - _LINE / 2
-    yield f'<line x1="{left:.1f}" y1="{centre}" x2="{WIDTH - _RIGHT}" y2="{centre}" stroke="{GRID}"/>'
+    yield f'<line x1="{_MARGIN}" y1="{centre}" x2="{WIDTH - _RIGHT}" y2="{centre}" stroke="{GRID}"/>'
     drawn: list[float] = []
     for system in (system for system in styles if system in ends):
         x = ends[system]
@@ -151,9 +160,7 @@ def _line(left: float, y: float, ends: dict[str, float], styles: dict[str, tuple
         yield marker(x, centre + (0, 7, -7, 0, 0)[hidden], styles[system])
 
 
-def _bar(
-    left: float, y: float, ends: dict[str, float], numbers: dict[str, float], axis: Axis
-) -> Iterator[str]:
+def _bar(y: float, ends: dict[str, float], numbers: dict[str, float], axis: Axis) -> Iterator[str]:
     ((system, x),) = ends.items()
-    yield f'<rect x="{left:.1f}" y="{y - 20}" width="{x - left:.1f}" height="15" rx="2" fill="{BLUE}"/>'
-    yield text(x + 6, y - 8, axis.write(numbers[system]))
+    yield f'<rect x="{_MARGIN}" y="{y - 22}" width="{x - _MARGIN:.1f}" height="15" rx="2" fill="{BLUE}"/>'
+    yield text(x + 6, y - 10, axis.write(numbers[system]))

@@ -57,19 +57,18 @@ model = HistGradientBoostingClassifier(max_iter=60, random_state=0).fit(train[NA
 
 
 def power_cut(n_done: int, n_rows: int) -> None:
-    print(f"{n_done:,} of {n_rows:,} rows")
     if n_done > n_rows / 2:
+        print(f"the power fails at {n_done:,} of {n_rows:,} rows")
         raise KeyboardInterrupt
 
 
 reasons = Path(folder.name) / "reasons"
-write_reasons = partial(
-    explain_batches, model, data, reasons, keep=["purchase"], reasons=3, batch_size=20_000
-)
+write_reasons = partial(explain_batches, model, data, reasons, keep=["purchase"], reasons=3, batch_size=5_000)
 try:
     write_reasons(progress=power_cut)
 except KeyboardInterrupt:
-    print("interrupted; written:", sorted(name for name in os.listdir(reasons) if name.startswith("part")))
+    n_parts = sum(name.startswith("part") for name in os.listdir(reasons))
+    print(f"{n_parts} parts of 5,000 rows are written")
 
 # %%
 # The same call resumes after the last batch that was written.

@@ -42,7 +42,8 @@ plt.show()
 # A cohort is an explanation like any other, and can be split again.
 without_lift = cohorts["no"]
 high_up = np.where(without_lift.data["floor"] > 3, "high up", "low")
-print(without_lift.groupby(high_up).strongest(2))
+for label, cohort in without_lift.groupby(high_up).items():
+    print(label, [(name, round(mean, 1)) for name, mean in cohort.strongest(2)])
 
 # %%
 # ``reasons`` returns the reasons for a high price and the reasons against it as records: the feature, its

@@ -10,6 +10,8 @@ Why does one row score higher than another? Why do two models differ? And how do
 # -----------------
 # With B as the only background row, the base value is the prediction of B. The values of A say what each
 # feature adds on the way from B to A.
+import textwrap
+
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
@@ -99,4 +101,4 @@ def sentence(explanation: Explanation, row: object, language: str) -> str:
 
 explained = explain(model, X_test)
 for language in TEMPLATES:
-    print(sentence(explained.loc[[a]], a, language))
+    print(textwrap.fill(sentence(explained.loc[[a]], a, language), 80))

@@ -26,7 +26,8 @@ model = make_pipeline(StandardScaler(), RandomForestRegressor(50, random_state=0
 cv = KFold(5, shuffle=True, random_state=0)
 
 results = cross_val_explain(model, X, y, cv=cv, scoring=["r2", "neg_mean_absolute_error"])
-print({name: values.round(2) for name, values in results.items() if name.startswith("test_")})
+print("R2:", results["test_r2"].round(2))
+print("mean absolute error:", -results["test_neg_mean_absolute_error"].round(1))
 
 # %%
 # The explanation has the rows of X in their original order. Each model has its own base value, and each row
@@ -35,7 +36,8 @@ print({name: values.round(2) for name, values in results.items() if name.startsw
 explanation = results["explanation"]
 predicted = explanation.base_values + explanation.values.sum(axis=1)
 print("base values:", results["base_values"].round(1))
-print("largest difference:", np.abs(predicted - cross_val_predict(model, X, y, cv=cv)).max())
+difference = predicted - cross_val_predict(model, X, y, cv=cv)
+print(f"largest difference: {np.abs(difference).max():.0e}")
 print(explanation.to_frame().head().round(1))
 
 # %%

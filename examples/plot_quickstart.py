@@ -15,7 +15,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import train_test_split
 
-from skshapgpu import explain
+from skshapgpu import ShapBarDisplay, ShapDependenceDisplay, explain
 
 X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
 X.loc[::2, "s5"] = np.nan
@@ -27,22 +27,15 @@ explanation = explain(model, X_test)
 # %%
 # The base value and the SHAP values of a row add up to the model's prediction.
 predicted = explanation.base_values + explanation.values.sum(axis=1)
-print("largest difference:", np.abs(predicted - model.predict(X_test)).max())
+print(f"largest difference: {np.abs(predicted - model.predict(X_test)).max():.0e}")
 
 # %%
 # As a table, the values keep the data frame's index and columns.
 print(explanation.to_frame().head().round(2))
 
 # %%
-# The plots show how much each feature matters on average, and how one feature acts across the rows.
-importance = explanation.importance()
-order = np.argsort(importance)
-bmi = X_test.columns.get_loc("bmi")
-
+# Displays show how much each feature matters on average, and how one feature acts across the rows.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-left.barh(X_test.columns[order], importance[order])
-left.set_xlabel("mean |SHAP value|")
-right.scatter(X_test["bmi"], explanation.values[:, bmi], s=12)
-right.set_xlabel("body mass index")
-right.set_ylabel("SHAP value")
+ShapBarDisplay.from_explanation(explanation, ax=left)
+ShapDependenceDisplay.from_explanation(explanation, "bmi", ax=right)
 plt.show()

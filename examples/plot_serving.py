@@ -24,8 +24,8 @@ from sklearn.model_selection import train_test_split
 
 from skshapgpu import ShapWaterfallDisplay, TreeExplainer
 
-X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
-X_train, X_new, y_train, _ = train_test_split(X, y, random_state=0)
+data = load_diabetes(scaled=False)  # arrays, which are explained faster than data frames
+X_train, X_new, y_train, _ = train_test_split(data.data, data.target, random_state=0)
 model = HistGradientBoostingRegressor(max_iter=50).fit(X_train, y_train)
 
 folder = TemporaryDirectory()
@@ -57,7 +57,7 @@ for batch in sorted(folder.glob("batch*.npy")):
     print(batch.name, values.shape, "base value", round(explainer.expected_value, 2))
 """
 
-batches = np.array_split(X_new.to_numpy(), 3)
+batches = np.array_split(X_new, 3)
 for i, batch in enumerate(batches):
     np.save(path / f"batch{i}.npy", batch)
 print(
@@ -69,19 +69,18 @@ print(
 # %%
 # The server's values equal the values of the explainer that was saved, and add up to the model's predictions.
 values = np.concatenate([np.load(path / f"values_of_batch{i}.npy") for i in range(len(batches))])
-print("the same values:", (values == explainer.shap_values(X_new.to_numpy())).all())
+print("the same values:", (values == explainer.shap_values(X_new)).all())
 difference = explainer.expected_value + values.sum(axis=1) - model.predict(X_new)
-print("largest difference:", np.abs(difference).max())
+print(f"largest difference: {np.abs(difference).max():.0e}")
 folder.cleanup()
 
 # %%
 # A client needs no explainer to show why the first row was predicted as it was.
-row = X_new.iloc[0]
 display = ShapWaterfallDisplay(
     values[0],
     explainer.expected_value,
-    X_new.columns,
-    feature_values=[f"{value:g}" for value in row],
+    data.feature_names,
+    feature_values=[f"{value:g}" for value in X_new[0]],
     label="progression of the disease",
 )
 display.plot(max_features=8)

@@ -122,7 +122,7 @@ def require_options(
     """
     for option in options:
         if option not in option_names:
-            problem = f"{called.__qualname__}() got an unexpected keyword argument {option!r}"
+            problem = f"{called.__name__}() got an unexpected keyword argument {option!r}"
             raise TypeError(f"{problem}{_hint(called, option, option_names)}")
 
 
@@ -130,6 +130,8 @@ def _hint(called: Callable[..., Any], unknown: str, option_names: Iterable[str])
     """Return the end of a message about an unknown option; nothing if no parameter is similar."""
     parameters = signature(called).parameters.values()
     names = [parameter.name for parameter in parameters if parameter.kind != Parameter.VAR_KEYWORD]
+    if unknown in OPTION_LINES and "explain_params" in names:
+        return f". Pass explain_params={{{unknown!r}: ...}}"
     names = [name for name in dict.fromkeys([*names, *option_names]) if name != unknown]
     if unknown in _ADVICE:
         return f". {_ADVICE[unknown]}"

@@ -19,7 +19,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 
-from .._common.checks import require_explain_params, require_n_jobs, require_options
+from .._common.checks import checks_options, require_explain_params, require_n_jobs, require_options
 from .._common.types import CrossValidation, ExplainerOptions, Table, Vector
 from .._engine.features import have_positions
 from .._engine.options import Options
@@ -38,6 +38,7 @@ from .scoring import KeepingScorer
 from .splits import CheckedSplitter
 
 
+@checks_options
 def cross_val_explain(
     estimator: Any,
     X: Table,

@@ -12,7 +12,13 @@ import numpy.typing as npt
 from sklearn.utils import Bunch, indexable
 from sklearn.utils.validation import _num_features
 
-from .._common.checks import require_bool, require_count, require_explain_params, require_one_of
+from .._common.checks import (
+    checks_options,
+    require_bool,
+    require_count,
+    require_explain_params,
+    require_one_of,
+)
 from .._common.types import Aggregation, ExplainerOptions, Table, Vector
 from .._explanations.grouping import require_sum_by
 from .._explanations.values import Explanation
@@ -31,6 +37,7 @@ _AGGREGATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+@checks_options
 def shap_importance(
     estimator: Any,
     X: Table,

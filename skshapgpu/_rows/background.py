@@ -73,7 +73,7 @@ def _require_no_object_of_shap(data: Any) -> None:
             advice = "pass data=summary.data and data_weight=summary.weights, or the rows themselves"
         elif kind.__name__ == "Partition":
             advice += "; feature_groups= and index='OV' explain columns within groups"
-    raise TypeError(f"data is a {kind.__name__} of shap: {advice}")
+    raise TypeError(f"data is shap's {kind.__name__}: {advice}")
 
 
 def require_perturbation(perturbation: str, data: Any, weights: Any, cover: str) -> None:

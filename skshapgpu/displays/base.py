@@ -306,6 +306,9 @@ def legend_beside(ax: Axes, handles: Sequence[Any], labels: Sequence[str], title
         bbox_to_anchor=(1, 1),
         frameon=False,
         alignment="left",
+        handlelength=1,
+        handletextpad=0.5,
+        borderaxespad=0.3,
     )
     for text in (legend.get_title(), *legend.get_texts()):
         text.set_parse_math(False)

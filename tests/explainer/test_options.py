@@ -150,9 +150,21 @@ def message_about(call: Any, n_required: int, word: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize("call", [cross_val_explain, shap_importance])
+def test_options_that_belong_into_explain_params(call: Any) -> None:
+    problem = f"{call.__name__}() got an unexpected keyword argument"
+    advice = f"{problem} 'model_output'. Pass explain_params={{'model_output': ...}}"
+    assert message_about(call, 2, "model_output") == advice
+    assert (
+        message_about(call, 2, "explain_param")
+        == f"{problem} 'explain_param'. Did you mean 'explain_params'?"
+    )
+    assert message_about(call, 2, "unknown") == f"{problem} 'unknown'"
+
+
 @pytest.mark.parametrize("call, n_required", CALLS)
 def test_unknown_options_are_named_with_the_function(call: Any, n_required: int) -> None:
-    problem = f"{call.__qualname__}() got an unexpected keyword argument"
+    problem = f"{call.__name__}() got an unexpected keyword argument"
     for word in ("unknown", "cat_features"):
         assert message_about(call, n_required, word) == f"{problem} {word!r}"
     for word, name in (
@@ -245,12 +257,12 @@ def test_maskers_and_summaries_of_shap_are_answered(
 ) -> None:
     shap = pytest.importorskip("shap")
     for masker in (shap.maskers.Independent(X), shap.maskers.Partition(X)):
-        message = rf"^data is an? {type(masker).__name__} of shap: pass its rows, data=masker\.data"
+        message = rf"^data is shap's {type(masker).__name__}: pass its rows, data=masker\.data"
         with pytest.raises(TypeError, match=message):
             TreeExplainer(forest, masker, **options)
         assert TreeExplainer(forest, masker.data, **options).explain(X[:2]).shape == (2, 10)
     summary = shap.kmeans(X, 3)
-    with pytest.raises(TypeError, match=r"DenseData of shap: pass data=summary\.data and data_weight="):
+    with pytest.raises(TypeError, match=r"shap's DenseData: pass data=summary\.data and data_weight="):
         TreeExplainer(forest, summary, **options)
     explainer = TreeExplainer(forest, summary.data, data_weight=summary.weights, **options)
     centres = forest.predict(summary.data)

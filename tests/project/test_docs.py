@@ -200,3 +200,25 @@ def test_readme_is_short_and_begins_with_pictures() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(text.split()) <= 800
     assert all(f"docs/images/{name}" in text.partition("\n## ")[0] for name in ("beeswarm.png", "speed.svg"))
+
+
+def test_each_page_of_the_site_links_to_its_source() -> None:
+    source_of = runpy.run_path(str(ROOT / "docs/sources.py"))["source_of"]
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    pages |= {f"auto_examples/{path.stem}" for path in (ROOT / "examples").glob("plot_*.py")}
+    public = re.findall(r"^   (\w[\w.]*)$", (ROOT / "docs/api.rst").read_text(), re.MULTILINE)
+    pages |= {f"generated/skshapgpu.{name}" for name in public} | {"api", "auto_examples/index"}
+    sources = {page: source_of(page) for page in pages}
+    assert [page for page, source in sources.items() if not (ROOT / source).is_file()] == []
+    assert sources["generated/skshapgpu.TreeExplainer"] == "skshapgpu/explainer.py"
+    assert sources["contributing"] == "CONTRIBUTING.md"
+    assert source_of("search") is None
+
+
+def test_pages_for_users_are_short() -> None:
+    """All pages count but those of the developers' part, which has the mathematics, and the changelog."""
+    developers = {"changelog", "development"}
+    developers |= set(re.findall(r"^(\w+)$", (ROOT / "docs/development.md").read_text(), re.MULTILINE))
+    pages = [path for path in (ROOT / "docs").glob("*.md") if path.stem not in developers]
+    assert len(pages) >= 20
+    assert sum(len(path.read_text().split()) for path in pages) <= 26_000

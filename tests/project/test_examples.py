@@ -6,7 +6,6 @@ import ast
 import importlib.util
 import os
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -88,15 +87,3 @@ def test_example_has_a_picture(path: Path) -> None:
     else:  # the site does not run it
         assert (ROOT / "docs" / other[1]).is_file()
         assert f".. image:: /{other[1]}" in text
-
-
-def test_pages_of_examples_open_with_the_picture_of_their_thumbnail() -> None:
-    opened = runpy.run_path(str(ROOT / "docs/stories.py"))["opened_with_picture"]
-    first, second = (f".. image-sg:: /images/{i}.png\n   :alt: {i}\n   :class: single\n" for i in (1, 2))
-    source = ".. GENERATED FROM PYTHON SOURCE LINES 1-2\n"
-    page = f"Title\n=====\n\nIntroduction.\n\n{source}\ncode\n\n{first}\n{source}\nmore\n\n{second}\n"
-    head, body = page[: page.index(source)], page[page.index(source) :]
-    assert opened(page, "code") == f"{head}{first}\n{body}"
-    assert opened(page, "code\n# sphinx_gallery_thumbnail_number = 2\n") == f"{head}{second}\n{body}"
-    without = page.replace("image-sg", "other")
-    assert opened(without, "code") == without

@@ -35,8 +35,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "cpu")
 
-    def names(title: str, number: int = 0) -> dict[str, Any]:
-        code = recipes()[title][number]
+    def names(title: str) -> dict[str, Any]:
+        (code,) = recipes()[title]
         for library in sorted(libraries(code)):
             pytest.importorskip(library)
         setup = SETUP.search(PAGE.read_text())
@@ -105,28 +105,11 @@ def test_duckdb(run: Any) -> None:
     np.testing.assert_array_equal(values, explain(variables["model"], gap[list(names)]).to_frame())
 
 
-def test_arrow(run: Any) -> None:
-    variables = run("Arrow")
-    table = variables["explained"].flatten()
-    assert_by_id(
-        table.rename_columns([name.removeprefix("shap.") for name in table.column_names]).to_pandas(),
-        variables,
-    )
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_skops(run: Any, number: int) -> None:
-    variables = run("skops", number)
-    if number == 0:
-        skops = pytest.importorskip("skops.io")
-        assert skops.get_untrusted_types(file="transformer.skops") == sorted(variables["TRUSTED"])
-        np.testing.assert_array_equal(variables["explained"], expected(variables))
-        return
-    from skshapgpu import explain
-
-    np.testing.assert_array_equal(
-        variables["explained"], explain(variables["pipeline"], variables["X"]).values
-    )
+def test_skops(run: Any) -> None:
+    variables = run("skops")
+    skops = pytest.importorskip("skops.io")
+    assert skops.get_untrusted_types(file="transformer.skops") == sorted(variables["TRUSTED"])
+    np.testing.assert_array_equal(variables["explained"], expected(variables))
 
 
 def test_interactive_plots(run: Any) -> None:
@@ -144,7 +127,6 @@ def test_every_block_is_tested() -> None:
         "FastAPI": 1,
         "polars": 1,
         "DuckDB": 1,
-        "Arrow": 1,
-        "skops": 2,
+        "skops": 1,
         "Interactive plots": 1,
     }
