@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,8 @@ def test_example_runs(path: Path, tmp_path: Path) -> None:
     for name in sorted(imported(path)):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"needs {name}")
+        if name == "pyspark" and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+            pytest.skip("needs Java")
     environment = os.environ | {
         "MPLBACKEND": "Agg",
         "PYTHONPATH": os.pathsep.join(sys.path),
