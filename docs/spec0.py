@@ -24,9 +24,11 @@ RELEASED = {
 
 
 def lower_bounds(project):
-    """Return the oldest version of each project of `RELEASED` that the table ``project`` allows."""
+    """Return the oldest minor version of each project of `RELEASED` that the table ``project`` allows."""
     requirements = [f"Python{project['requires-python']}", *project["dependencies"]]
-    bounds = dict(re.fullmatch(r"([\w-]+)>=([\d.]+)", requirement).groups() for requirement in requirements)
+    bounds = dict(
+        re.fullmatch(r"([\w-]+)>=(\d+\.\d+)(?:\.\d+)?", requirement).groups() for requirement in requirements
+    )
     return {name: bounds[name if name == "Python" else name.lower()] for name in RELEASED}
 
 

@@ -77,11 +77,13 @@ def tree_of_nodes(
     """Return the tree of :func:`nodes_of`, as :func:`read_tree` does."""
     leaf = nodes["left_child"] < 0
     feature = nodes["feature"]
+    # scikit-learn 1.6 can write NaN beside missing values; no number is at most NaN, nor at most -inf.
+    threshold = np.where(np.isnan(nodes["threshold"]), -np.inf, nodes["threshold"])
     return Tree(
         left=nodes["left_child"],
         right=nodes["right_child"],
         feature=feature if columns is None else columns[np.where(leaf, 0, feature)],
-        threshold=nodes["threshold"],
+        threshold=threshold,
         missing_left=nodes["missing_go_to_left"],
         cover=nodes["weighted_n_node_samples"],
         value=np.where(leaf.reshape((-1,) + (1,) * (value.ndim - 1)), value, 0.0),

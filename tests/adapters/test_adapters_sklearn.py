@@ -476,7 +476,6 @@ def test_subclasses_of_third_parties():
         ("right_child", -1),
         ("left_child", 0),
         ("feature", 99),
-        ("threshold", np.nan),
         ("weighted_n_node_samples", -1.0),
     ],
 )
@@ -490,3 +489,26 @@ def test_edited_trees_are_refused(field, value):
     model.tree_.__setstate__({**state, "nodes": nodes})
     with pytest.raises(ValueError, match="tree 0"):
         adapt(model)
+
+
+@pytest.mark.parametrize("missing_left", [0, 1])
+def test_no_number_is_at_most_a_threshold_of_nan(missing_left):
+    """Trees of scikit-learn 1.6 have such thresholds if values were missing in training."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    X[::4, 0] = np.nan
+    y = np.where(np.isnan(X[:, 0]), 90.0, 60 * X[:, 0]) + 1e3
+    model = DecisionTreeRegressor(max_depth=4, random_state=0).fit(X, y)
+    state = model.tree_.__getstate__()
+    nodes = state["nodes"].copy()
+    assert nodes["feature"][0] == 0
+    nodes["threshold"][0], nodes["missing_go_to_left"][0] = np.nan, missing_left
+    model.tree_ = SklearnTree(3, np.ones(1, np.intp), 1)
+    model.tree_.__setstate__({**state, "nodes": nodes})
+    goes_right = model.decision_path(X)[:, [nodes["right_child"][0]]].toarray().ravel()
+    np.testing.assert_array_equal(goes_right, ~np.isnan(X[:, 0]) | (not missing_left))
+    predicted = model.predict(X)
+    assert np.ptp(predicted) > 1
+    explanation = explain(model, X)
+    sums = explanation.base_values + explanation.values.sum(axis=1)
+    np.testing.assert_allclose(sums, predicted, rtol=1e-5)  # of float32

@@ -125,13 +125,29 @@ def fetch_python() -> None:
         subprocess.run(["dpkg", "-x", archive, SYSTEM], check=True)
     if not (SYSTEM / "lib").exists():  # newer systems have all of it in /usr/lib
         (SYSTEM / "lib").symlink_to("usr/lib")
+    write_interpreter(PYTHON)
+
+
+def write_interpreter(path: Path) -> None:
+    """Write a script that runs Debian's Python under QEMU, and that Python takes for itself."""
     interpreter = (SYSTEM / "usr" / "bin" / "python3").resolve()
     command = shlex.join([str(shutil.which("qemu-aarch64")), "-L", str(SYSTEM)])
     # SKSHAPGPU_QEMU has options of the emulator, for the plugin that counts.
-    PYTHON.write_text(
+    path.write_text(
         f'#!/bin/sh\nexec {command} $SKSHAPGPU_QEMU -0 "$0" {shlex.quote(str(interpreter))} "$@"\n'
     )
-    PYTHON.chmod(0o755)
+    path.chmod(0o755)
+
+
+def new_environment(folder: Path) -> None:
+    """Make an environment of the emulated Python, with pip, like one that the module venv makes."""
+    site = folder / "lib" / f"python{of_python('sysconfig.get_python_version()')}" / "site-packages"
+    site.mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "pyvenv.cfg").write_text(f"home = {SYSTEM / 'usr' / 'bin'}\n")
+    write_interpreter(folder / "bin" / "python")
+    # Debian has pip in a package of its own. A wheel of pip is for all processors.
+    logged([sys.executable, "-m", "pip", "install", "--quiet", "--target", site, "pip"], CACHE / "pip.log")
 
 
 def of_python(expression: str) -> str:

@@ -101,7 +101,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "renamed": (lambda frame: frame.rename(columns={"b": "B"}), "there is no 'b', but it has 'B'"),
     "text": (lambda frame: frame.assign(b="x"), "'b'"),
     "bool": (lambda frame: frame.assign(b=frame["b"] > 0), "column 'b' is bool in .*, but double in"),
-    "date": (lambda frame: frame.assign(b=pd.Timestamp("2020-01-01")), "'b'"),
+    "date": (lambda frame: frame.assign(b=pd.Timestamp("2020-01-01").as_unit("us")), "'b'"),
 }
 
 

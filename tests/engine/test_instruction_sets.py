@@ -9,9 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from numpy._core._multiarray_umath import __cpu_features__ as processor_has
 
 from skshapgpu import _core
+
+try:
+    from numpy._core._multiarray_umath import __cpu_features__ as processor_has
+except ImportError:  # NumPy 1
+    from numpy.core._multiarray_umath import __cpu_features__ as processor_has
 
 #: The instructions that the kernels of each set need, by NumPy's names; the best set is first.
 NEEDED = {

@@ -337,7 +337,7 @@ def test_any_table_is_data(model: Any) -> None:
 
 def test_wide_sparse_data() -> None:
     """Only the columns that trees test are converted, in several batches."""
-    rows = sp.random_array((2000, 9000), density=0.002, format="csr", rng=np.random.default_rng(0))
+    rows = sp.csr_array(sp.random(2000, 9000, density=0.002, random_state=0))
     y = 1e3 + rows[:, [0]].toarray().ravel() + rows[:, [8999]].toarray().ravel() * 5
     model = RandomForestRegressor(3, max_depth=4, random_state=0).fit(rows, y)
     ensemble, _ = counted(adapt(model).ensemble, rows[:50].toarray())

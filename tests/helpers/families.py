@@ -15,6 +15,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from sklearn.utils.fixes import parse_version
 
 from skshapgpu import Explanation, explain
 
@@ -23,6 +24,14 @@ FAMILIES = ["sklearn", "xgboost", "lightgbm", "catboost"]
 
 def library(name: str) -> Any:
     return pytest.importorskip(name)
+
+
+def library_with_categories(name: str) -> Any:
+    """Import a library whose models keep the categories of their columns; skip the test if they do not."""
+    module = library(name)
+    if name == "xgboost" and parse_version(module.__version__) < parse_version("3.1"):
+        pytest.skip("XGBoost keeps categories since 3.1")
+    return module
 
 
 def regressor(family: str, **options: Any) -> Any:

@@ -11,6 +11,8 @@ from itertools import count, cycle
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from skshapgpu import _core
+
 from .draws import draw
 from .run import Result, run
 
@@ -27,16 +29,6 @@ _CONTEXT = multiprocessing.get_context("spawn")
 
 #: A process ends after this number of cases; the process that replaces it uses the next instruction set.
 _CASES = 500
-
-
-def instruction_sets() -> list[str]:
-    """Return the instruction sets that this processor and the kernels support; each process uses one."""
-    from numpy._core._multiarray_umath import __cpu_features__ as has
-
-    avx512 = all(has.get(name) for name in ("AVX512F", "AVX512BW", "AVX512VL", "AVX512DQ"))
-    names = ["avx512"] if avx512 and has.get("AVX2") else []
-    names += ["avx2"] if has.get("AVX2") and has.get("FMA3") else []
-    return [*names, *(["neon"] if has.get("NEON") else []), "baseline"]
 
 
 def _work(connection: Connection, fixed: dict[str, Any], instructions: str) -> None:
@@ -84,7 +76,7 @@ class Pool:
     def __init__(self, jobs: int, fixed: dict[str, Any]) -> None:
         self.jobs, self.fixed = jobs, fixed
         self.workers: list[_Worker] = []
-        self._instructions = cycle(instruction_sets())
+        self._instructions = cycle(_core.instruction_sets())
 
     def results(self, start: int, end: float) -> Iterator[Result]:
         """Yield results of seeds from ``start`` on as they finish, until ``time.monotonic()`` is ``end``."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import os
 import platform
+import re
 import shutil
 import socket
 import subprocess
@@ -21,12 +23,16 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 DIST = ROOT / "dist"
 WORK = ROOT / ".cache" / "rehearsal"
 EARLIER = "0.0.9"
+#: The tests under QEMU, where all of them would take days; ./dev arm64 runs more of the core's.
+EMULATED_TESTS = ["engine/test_instruction_sets.py", "explainer/test_explainer.py"]
 
 
 def main() -> None:
@@ -34,43 +40,63 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./dev release --rehearse", description=__doc__.partition("\n")[0])
     parser.add_argument("--dist", type=Path, help="use the files of this folder instead of building them")
     parser.add_argument("--python", nargs="+", help="versions of Python (all that ./dev wheel builds for)")
+    parser.add_argument(
+        "--arch",
+        nargs="+",
+        choices=("x86_64", "aarch64"),
+        default=[platform.machine()],
+        help="processors, aarch64 under QEMU (this one)",
+    )
+    parser.add_argument(
+        "--gpu",
+        action="store_true",
+        help="use wheels with the GPU module; this machine's GPU runs all tests, too",
+    )
     parser.add_argument("--extras", default="all", help="extras to install (all)")
-    parser.add_argument("--tests", nargs="*", default=["."], help="arguments of pytest, in the folder tests")
+    parser.add_argument(
+        "--tests", nargs="*", help="arguments of pytest, in the folder tests (all tests; under QEMU, a part)"
+    )
     arguments = parser.parse_args()
     start = time.monotonic()
     shutil.rmtree(WORK, ignore_errors=True)
     files = WORK / "files"
-    shutil.copytree(arguments.dist.resolve() if arguments.dist else built_twice(arguments.python), files)
+    options = ["--arch", *arguments.arch, *(["--gpu"] if arguments.gpu else [])]
+    options += ["--python", *arguments.python] if arguments.python else []
+    built = arguments.dist or built_twice(options)
+    shutil.copytree(built.resolve(), files)
     (sdist,) = files.glob("*.tar.gz")
     version = sdist.name.removesuffix(".tar.gz").rpartition("-")[2]
     source = unpacked(sdist)
-    wheels = {
-        python: wheel
+    wheels = [
+        wheel
         for wheel in sorted(files.glob("*.whl"))
-        if wheel.stem.endswith(platform.machine())
-        and (python := python_of(wheel)) in (arguments.python or [python])
-    }
+        if arch_of(wheel) in arguments.arch
+        and python_of(wheel) in (arguments.python or [python_of(wheel)])
+        and can_run(wheel)
+    ]
     if not wheels:
         sys.exit(f"rehearsal: {files} has no wheel for these versions of Python")
-    for wheel in wheels.values():
+    for wheel in wheels:
         earlier(wheel)
     with index() as address:
         upload(address, [sdist, *files.glob("*.whl")])
-        for python in wheels:
-            rehearse(python, version, address, source, arguments)
+        for wheel in wheels:
+            rehearse(wheel, version, address, source, arguments)
     say(f"all passed after {time.monotonic() - start:.0f} s")
 
 
-def built_twice(pythons: list[str] | None) -> Path:
+def built_twice(options: list[str]) -> Path:
     """Build the files of the last commit in two runs that share nothing; show what differs."""
     hashes: list[dict[str, str]] = []
     for number in (1, 2):
         say(f"build {number} of 2")
         for folder in (ROOT / ".cache" / "wheels").glob("build-*"):
             shutil.rmtree(folder)
-        versions = ["--python", *pythons] if pythons else []
-        command = [sys.executable, ROOT / "tests" / "wheels" / "build.py", "--no-try", *versions]
-        subprocess.run(command, check=True)
+        command = [sys.executable, ROOT / "tests" / "wheels" / "build.py", "--no-try", *options]
+        # zig keeps all that it has compiled, and would only copy it in the second run.
+        cache = str(WORK / f"zig-{number}")
+        variables = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
+        subprocess.run(command, check=True, env=os.environ | variables)
         shutil.copytree(DIST, WORK / f"build-{number}")
         hashes.append({path.name: sha256(path.read_bytes()) for path in DIST.iterdir()})
     for name in sorted(hashes[0] | hashes[1]):
@@ -152,45 +178,123 @@ def upload(address: str, files: list[Path]) -> None:
         sys.exit("rehearsal: the index does not have the files that were uploaded")
 
 
-def rehearse(python: str, version: str, address: str, source: Path, arguments: argparse.Namespace) -> None:
+def rehearse(wheel: Path, version: str, address: str, source: Path, arguments: argparse.Namespace) -> None:
     """Install, upgrade, try, test, downgrade and uninstall in a new environment."""
-    say(f"Python {python}: a new environment")
-    environment = WORK / f"python-{python}"
-    interpreter = run(ROOT / "dev", "python", python).strip()
-    run(interpreter, "-m", "venv", environment)
-    own = environment / "bin" / "python"
-    # No compiler, and no folder of the checkout: a missing wheel or module is an error.
-    elsewhere = WORK / "elsewhere"
-    elsewhere.mkdir(exist_ok=True)
-    variables = {"PATH": str(environment / "bin"), "PYTHONSAFEPATH": "1", "LOKY_MAX_CPU_COUNT": "1"}
-    variables |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_EXTRA_INDEX_URL": f"{address}simple/"}
-    variables |= {"PIP_ONLY_BINARY": "skshapgpu", "OMP_NUM_THREADS": "1"}
-
-    def of_user(*command: object) -> str:
-        return run(own, *command, cwd=elsewhere, variables=variables)
-
-    def install(requirement: str, expected: str, *options: str) -> None:
-        of_user("-m", "pip", "install", "--quiet", *options, requirement)
-        installed = of_user("-c", "import skshapgpu; print(skshapgpu.__version__)").strip()
-        if installed != expected:
-            sys.exit(f"rehearsal: installed {requirement}, and skshapgpu is {installed}, not {expected}")
-        say(f"Python {python}: {requirement} installed {installed}")
-
-    of_user("-m", "pip", "install", "--quiet", "pip>=25.1")  # the first that knows groups
-    install(f"skshapgpu=={EARLIER}", EARLIER)
-    install(f"skshapgpu[{arguments.extras}]", version, "--upgrade")
-    print(of_user(source / "tests" / "wheels" / "smoke.py", source / "README.md"))
-    if arguments.tests:
-        of_user("-m", "pip", "install", "--quiet", "--group", f"{source / 'pyproject.toml'}:test")
-        say(f"Python {python}: testing the installed wheel")
-        command = [own, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments.tests]
-        subprocess.run(command, cwd=source / "tests", env=os.environ | variables, check=True)
-    install(f"skshapgpu=={EARLIER}", EARLIER)
-    of_user("-m", "pip", "uninstall", "--quiet", "--yes", "skshapgpu")
-    left = [path for path in environment.rglob("*skshapgpu*") if path.is_file()]
+    user = User(python_of(wheel), arch_of(wheel), address)
+    user.create()
+    user.install(f"skshapgpu=={EARLIER}", EARLIER)
+    user.install(f"skshapgpu[{arguments.extras}]", version, "--upgrade")
+    print(user.run(source / "tests" / "wheels" / "smoke.py", source / "README.md"))
+    if arguments.gpu:
+        user.run(
+            "-c", "import skshapgpu; info = skshapgpu.cuda_info(); assert info['available'], info['reason']"
+        )
+    if arguments.tests != []:
+        user.test(source, arguments.tests, ["cpu", "cuda"] if arguments.gpu else ["cpu"])
+    user.install(f"skshapgpu=={EARLIER}", EARLIER)
+    user.run("-m", "pip", "uninstall", "--quiet", "--yes", "skshapgpu")
+    left = [path for path in user.folder.rglob("*skshapgpu*") if path.is_file()]
     if left:
         sys.exit(f"rehearsal: uninstalling left {left}")
-    say(f"Python {python}: uninstalled, nothing is left")
+    user.say("uninstalled, nothing is left")
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody with a new environment, no compiler on the path, and no folder of the checkout."""
+
+    python: str
+    arch: str
+    address: str
+
+    @property
+    def folder(self) -> Path:
+        return WORK / f"python-{self.python}-{self.arch}"
+
+    @property
+    def is_emulated(self) -> bool:
+        return self.arch != platform.machine()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        variables = {"PATH": str(self.folder / "bin"), "PYTHONSAFEPATH": "1", "LOKY_MAX_CPU_COUNT": "1"}
+        variables |= {
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_ONLY_BINARY": "skshapgpu",
+            "OMP_NUM_THREADS": "1",
+        }
+        index = f"{self.address}simple/"
+        if os.environ.get("PIP_NO_INDEX"):  # there is no network: all else is in the folder PIP_FIND_LINKS
+            return variables | {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": index}
+        return variables | {"PIP_EXTRA_INDEX_URL": index}
+
+    def create(self) -> None:
+        """Make the environment, with the first pip that knows groups, or a later one."""
+        self.say("a new environment")
+        if self.is_emulated:
+            emulator().new_environment(self.folder)
+        else:
+            interpreter = run(ROOT / "dev", "python", self.python).strip()
+            run(interpreter, "-m", "venv", self.folder)
+        self.run("-m", "pip", "install", "--quiet", "pip>=25.1")
+
+    def run(self, *command: object) -> str:
+        """Run Python with arguments; return what it prints."""
+        elsewhere = WORK / "elsewhere"
+        elsewhere.mkdir(exist_ok=True)
+        return run(self.folder / "bin" / "python", *command, cwd=elsewhere, variables=self.variables)
+
+    def install(self, requirement: str, expected: str, *options: str) -> None:
+        """Install from the index; exit if the version is not the expected one."""
+        self.run("-m", "pip", "install", "--quiet", *options, requirement)
+        installed = self.run("-c", "import skshapgpu; print(skshapgpu.__version__)").strip()
+        if installed != expected:
+            sys.exit(f"rehearsal: installed {requirement}, and skshapgpu is {installed}, not {expected}")
+        self.say(f"{requirement} installed {installed}")
+
+    def test(self, source: Path, tests: list[str] | None, devices: list[str]) -> None:
+        """Run the tests of the source distribution; on an emulated processor, a part with fewer examples."""
+        self.run(
+            "-m", "pip", "install", "--quiet", "--group", f"{source / 'pyproject.toml'}:test", "pytest-xdist"
+        )
+        command = [self.folder / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        variables = self.variables
+        if self.is_emulated:
+            command += ["-p", "helpers.fewer_examples"]
+            variables |= {"SKSHAPGPU_EXAMPLES": "10", "PYTHONPATH": str(source / "tests")}
+        command += tests or (EMULATED_TESTS if self.is_emulated else ["."])
+        for device in devices:
+            self.say(f"testing the installed wheel, --device {device}")
+            run_there = [*command, "--device", device]
+            subprocess.run(run_there, cwd=source / "tests", env=os.environ | variables, check=True)
+
+    def say(self, text: str) -> None:
+        say(f"Python {self.python}{f' on {self.arch}' if self.is_emulated else ''}: {text}")
+
+
+def can_run(wheel: Path) -> bool:
+    """Return whether this machine has an interpreter for the wheel, or can emulate one."""
+    if arch_of(wheel) == platform.machine():
+        return True
+    version = emulator().of_python("sysconfig.get_python_version()")
+    if python_of(wheel) != version:
+        say(f"{wheel.name} is not used: Debian's Python for {arch_of(wheel)} is {version}")
+    return python_of(wheel) == version
+
+
+def emulator() -> ModuleType:
+    """Return the module of ``./dev arm64``, with Debian's Python for arm64 unpacked."""
+    if any(shutil.which(name) is None for name in ("qemu-aarch64", "apt-get", "dpkg")):
+        sys.exit("rehearsal: to use the wheel for aarch64, install qemu-user on a Debian machine")
+    sys.path.append(str(ROOT / "tests" / "arm64"))
+    arm64 = importlib.import_module("run")
+    arm64.fetch_python()
+    return arm64
+
+
+def arch_of(wheel: Path) -> str:
+    """Return the processor that a wheel is for."""
+    return re.sub(r".*manylinux_\d+_\d+_", "", wheel.stem)
 
 
 def python_of(wheel: Path) -> str:

@@ -112,6 +112,8 @@ def test_an_output_that_differs_is_noticed() -> None:
 def test_links_of_pages(path: Path) -> None:
     for link in LINK.findall(CODE.sub("", path.read_text())):
         if not link.startswith(("http", "#")):
+            if "benchmarks/results" in link and not (ROOT / "benchmarks/results").exists():
+                continue  # source distributions lack them
             assert (path.parent / link.partition("#")[0]).exists(), link
 
 

@@ -6,10 +6,10 @@ import ast
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 from helpers import ROOT
@@ -55,17 +55,20 @@ def test_example_runs(path: Path, tmp_path: Path) -> None:
     for name in sorted(imported(path)):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"needs {name}")
+        if name == "pyspark" and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+            pytest.skip("needs Java")
     environment = os.environ | {
         "MPLBACKEND": "Agg",
         "PYTHONPATH": os.pathsep.join(sys.path),
         "SKSHAPGPU_DEVICE": "cpu",  # some compute what GPUs do not
     }
-    start = perf_counter()
+    start = os.times()
     run = subprocess.run(
         [sys.executable, str(path)], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
-    assert perf_counter() - start < SECONDS
+    end = os.times()  # of the processor, as the machine may do other things
+    assert end.children_user + end.children_system - start.children_user - start.children_system < SECONDS
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -356,7 +356,13 @@ def test_a_refusal_without_its_reason_is_found(monkeypatch, refused, sink):
 
 def test_categories_whose_text_depends_on_other_rows():
     options = TYPED_ROWS | {"first step": "text of one column", "typed sink": "values.npy", "batch size": 20}
-    for kind, refusals in (("category of integers", ["dependent rows"]), ("category", [])):
+    import pandas as pd
+
+    # In pandas 3, a missing value of another row turns the text "1" of an integer into "1.0".
+    texts = pd.Series(pd.Categorical([1, None])).astype(str)
+    dependent = ["dependent rows"] if texts[0] == "1.0" else []
+    assert dependent or int(pd.__version__.partition(".")[0]) < 3
+    for kind, refusals in (("category of integers", dependent), ("category", [])):
         result = run(3, options | {"first type": kind})
         assert (result.findings, result.refusals) == ([], refusals)
 

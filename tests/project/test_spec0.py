@@ -34,10 +34,10 @@ def test_the_page_has_the_table_of_these_lower_bounds(spec0: Any) -> None:
 def test_dates(spec0: Any) -> None:
     project = {
         "requires-python": ">=3.12",
-        "dependencies": ["numpy>=2.0", "scipy>=1.12", "scikit-learn>=1.7"],
+        "dependencies": ["numpy>=2.0", "scipy>=1.12.1", "scikit-learn>=1.7"],
     }
     rows = [line.strip("| ").split(" | ") for line in spec0.table(project).splitlines()[2:]]
-    # Three years after the release of Python 3.12, two years after the others.
+    # Three years after the release of Python 3.12, two years after the first of the others' minor versions.
     assert rows == [
         ["Python", "3.12", "2023-10-02", "2026-10-02"],
         ["NumPy", "2.0", "2024-06-16", "2026-06-16"],

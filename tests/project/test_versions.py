@@ -78,7 +78,9 @@ def test_cpu_build_of_xgboost(site: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def run_in(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     """Run code as in a checkout: the folder is first on the path, without an installation's finders."""
-    program = f"import sys; sys.meta_path[:] = [f for f in sys.meta_path if isinstance(f, type)]\n{code}"
+    finders = "sys.meta_path[:] = [f for f in sys.meta_path if isinstance(f, type)]"
+    # By hand, as PYTHONSAFEPATH may leave the current folder out.
+    program = f"import sys; sys.path.insert(0, {str(folder)!r}); {finders}\n{code}"
     return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.families import frame_with_categories, library, with_categories
+from helpers.families import frame_with_categories, library, library_with_categories, with_categories
 
 from skshapgpu import TreeExplainer, explain
 from skshapgpu.command_line import main
@@ -26,6 +26,7 @@ def with_holes() -> tuple[Any, Any, np.ndarray]:
 @pytest.mark.parametrize("kind", ["text", "dictionary"])
 def test_missing_categories_of_batches(family: str, kind: str) -> None:
     arrow = library("pyarrow")
+    library_with_categories(family)
     from skshapgpu.batches.record_batches import BatchExplainer
 
     X, holes, y = with_holes()
@@ -48,6 +49,7 @@ def test_missing_categories_of_a_background_on_the_command_line(
     family: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     library("pyarrow")
+    library_with_categories(family)
     X, holes, y = with_holes()
     model = with_categories(family, X, y)
     path = tmp_path / ("model.ubj" if family == "xgboost" else "model.txt")

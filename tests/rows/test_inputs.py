@@ -451,7 +451,7 @@ def test_rows_say_what_a_chunk_allocates() -> None:
 
 
 def test_rows_say_what_a_packed_chunk_allocates() -> None:
-    X = sp.random_array((5000, 200), density=0.04, format="csr", rng=0)
+    X = sp.csr_array(sp.random(5000, 200, density=0.04, random_state=0))
     rows = read(X, InputSchema(200), "float64", np.arange(0, 200, 4))
     assert rows.packed_row_bytes < rows.row_bytes
     tracemalloc.start()

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from helpers.families import assert_adds_up, frame_with_categories, library, raw_prediction, with_categories
+import sklearn
+from helpers.families import (
+    assert_adds_up,
+    frame_with_categories,
+    library,
+    library_with_categories,
+    raw_prediction,
+    with_categories,
+)
 from sklearn.ensemble import (
     GradientBoostingRegressor,
     HistGradientBoostingRegressor,
@@ -17,6 +25,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.fixes import parse_version
 
 from skshapgpu import TreeExplainer, explain
 from skshapgpu._rows.inputs import read
@@ -104,6 +113,8 @@ def test_long_integers_are_rounded_as_predict_does_or_refused(
     family: str, of_frame: bool, integers: Any
 ) -> None:
     X, y, rows = integers
+    if family == "catboost" and not of_frame and library(family).__version__ == "1.2":
+        pytest.skip("CatBoost 1.2.0 rounds long integers in another way, so explanations raise an error")
     if of_frame:
         pd = pytest.importorskip("pandas")
         model = grown(family).fit(pd.DataFrame(X, columns=NAMES), y)
@@ -111,6 +122,9 @@ def test_long_integers_are_rounded_as_predict_does_or_refused(
     else:
         model = grown(family).fit(X, y)
         containers = {name: make(rows) for name, make in ARRAYS.items()}
+    if not reads_dictionaries(family):  # and rounds integers of other frames than those of pandas
+        others = ("polars", "pyarrow")
+        containers = {name: given for name, given in containers.items() if not name.startswith(others)}
     explainer = TreeExplainer(model)
     same, refused = [], []
     for name, given in containers.items():
@@ -170,6 +184,8 @@ COLORS = ["amber", "blue", "coral", "denim", "ebony", "fern"]
 @pytest.mark.parametrize("kind", ["dictionary", "other order", "unused", "two chunks"])
 def test_nulls_in_a_dictionary_of_arrow_are_refused_by_hist_gradient_boosting(kind: str) -> None:
     """The model's ``predict`` reads nulls as the last category, like NumPy's view of the table."""
+    if parse_version(sklearn.__version__) < parse_version("1.7"):
+        pytest.skip("scikit-learn selects columns of PyArrow tables since 1.7")
     X, y = frame_with_categories()
     model = with_categories("sklearn", X, y)
     labels = X["color"].tolist()
@@ -190,6 +206,11 @@ def test_nulls_in_a_dictionary_of_arrow_are_refused_by_hist_gradient_boosting(ki
     assert_adds_up(model, table(X, library("pyarrow").array(holes)))
 
 
+def reads_dictionaries(family: str) -> bool:
+    """Return whether the library's ``predict`` reads the dictionaries of a table of PyArrow."""
+    return family != "lightgbm" or parse_version(library(family).__version__) >= parse_version("4.7")
+
+
 def test_dictionaries_of_chunks_may_have_nulls() -> None:
     X, y = frame_with_categories()
     labels = [None if i % 5 == 0 else label for i, label in enumerate(X["color"].tolist())]
@@ -197,8 +218,8 @@ def test_dictionaries_of_chunks_may_have_nulls() -> None:
         [dictionary(labels[:50], [*COLORS, None]), dictionary(labels[50:], COLORS)]
     )
     frame = X.assign(color=library("pandas").Categorical(labels, categories=COLORS))
-    for family in ("xgboost", "lightgbm"):
-        library(family)
+    for family in filter(reads_dictionaries, ("xgboost", "lightgbm")):
+        library_with_categories(family)
         model = with_categories(family, X, y)
         assert_adds_up(model, table(X, chunks), raw_prediction(model, frame))
 
@@ -206,7 +227,7 @@ def test_dictionaries_of_chunks_may_have_nulls() -> None:
 @pytest.mark.parametrize("family", ["sklearn", "xgboost", "lightgbm"])
 def test_categories_beyond_float64_beside_missing_ones(family: str) -> None:
     """Columns such as hashed identifiers; three of the categories are equal when rounded to float64."""
-    library(family)
+    library_with_categories(family)
     X, y = frame_with_categories()
     pd = library("pandas")
     numbers = [2**53, 2**53 + 1, -(2**62) - 1, 2**62 + 2, 2**53 + 3, 7]
@@ -215,7 +236,7 @@ def test_categories_beyond_float64_beside_missing_ones(family: str) -> None:
     model = with_categories(family, X, y)
     assert_adds_up(model, X)
     assert_adds_up(model, X[:7], raw_prediction(model, X)[:7])
-    if family != "sklearn":  # it rejects nulls in dictionaries
+    if family != "sklearn" and reads_dictionaries(family):  # scikit-learn rejects nulls in dictionaries
         arrow = table(X, dictionary([None if pd.isna(v) else v for v in X["color"]], numbers))
         assert_adds_up(model, arrow, raw_prediction(model, X))
 
@@ -232,6 +253,9 @@ def test_texts_are_no_numbers_for_hist_gradient_boosting() -> None:
 @pytest.mark.parametrize("kind", ["datetime64", "timedelta64"])
 def test_categories_of_time_in_hist_gradient_boosting(kind: str, unit: str) -> None:
     """A missing time is missing, not a category; units may differ from the units in training."""
+    one = np.ones(1, f"{kind}[s]")
+    if hash(one[0]) != hash(one.astype(f"{kind}[{unit}]")[0]):
+        pytest.skip("equal times of two units have different hashes, so the model itself finds no category")
     X, y = frame_with_categories()
     times = library("pandas").Index(np.arange(6).astype(f"{kind}[s]"))
     X["color"] = X["color"].cat.rename_categories(times)
@@ -290,7 +314,7 @@ def test_lists_of_text_and_numbers(family: str) -> None:
 @pytest.mark.parametrize("kind", TEXTS)
 def test_text_is_the_category_that_it_names(family: str, kind: str) -> None:
     """Values equal the values of a frame with a categorical column, as on the command line."""
-    library(family)
+    library_with_categories(family)
     X, y = frame_with_categories()
     model = with_categories(family, X, y)
     X = X.iloc[::-1].reset_index(drop=True)
@@ -304,7 +328,7 @@ def test_text_is_the_category_that_it_names(family: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["object", "polars", "pyarrow"])
 @pytest.mark.parametrize("family", ["xgboost", "lightgbm"])
 def test_text_may_be_missing_or_unknown(family: str, kind: str) -> None:
-    library(family)
+    library_with_categories(family)
     X, y = frame_with_categories()
     model = with_categories(family, X, y)
     X["color"] = X["color"].where(np.arange(len(X)) % 3 > 0)
