@@ -286,7 +286,7 @@ def _explain(
                 if not is_accepted and not isinstance(error, _OtherOutputsError):
                     error.add_note(f"The error is about split {number} of the cross-validation.")
                     raise
-                warnings.warn(f"the test rows of split {number} are not explained: {error}", stacklevel=3)
+                warnings.warn(f"the test rows of split {number} are not explained: {error}", stacklevel=4)
         if split.explanation is not None and not split.named:
             n_features = len(split.explanation.feature_names)
             if n_unnamed not in (None, n_features):
@@ -364,7 +364,7 @@ def _warn_of_missing_classes(number: int, model: Any, classes: tuple[Any, ...] |
         warnings.warn(
             f"the training rows of split {number} have none of class {listed}: the values of its test rows "
             "are NaN for that class; stratified splits avoid the problem",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

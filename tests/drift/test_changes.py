@@ -55,9 +55,5 @@ def test_figures_are_those_of_the_results() -> None:
         expected = [f"{results[case][f'alarms_of_{measure}']} of 20" for measure in measures]
         assert [cell.strip() for cell in shown[1].split("|")] == expected
         assert results[case]["seeds"] == 20 and results[case]["rows"] == 5_000
-    largest = max(seed["psi_of_others"] for seed in results["unchanged"]["runs"])
-    assert f"the largest PSI is {largest:.3f}" in page
-    largest = max(seed["distance_of_others"] for seed in results["retrained"]["runs"])
-    assert f"most {largest:.2f}" in page
     planted = [model for name, model in results.items() if name not in ("unchanged", "retrained")]
     assert sum(model["changes_with_the_largest_distance"] for model in planted) == 60
