@@ -126,12 +126,10 @@ Plan compile(const Plan& plan, const UnitWriter& writer, int64_t n_threads) {
   return make_plan(writer.trees().trees(trees), like, n_threads);
 }
 
-}  // namespace
-
-// Take what is needed of the trees of the units out of their plan.
+// Takes what is needed of the trees of the units out of their plan.
 class UnitTaker {
  public:
-  UnitTaker(CellProgram& cells) : cells_(cells), trees_(cells.trees) {}
+  explicit UnitTaker(CellProgram& cells) : cells_(cells), trees_(cells.trees) {}
 
   void take() {
     cells_.tests.reserve(trees_.decide.size());
@@ -185,6 +183,8 @@ class UnitTaker {
   CellProgram& cells_;
   Plan& trees_;
 };
+
+}  // namespace
 
 bool can_have_cells(const Plan& plan) {
   return plan.order == 1 && plan.n_leaves <= kMostLeaves && plan.columns.size() <= 1 << 16 &&

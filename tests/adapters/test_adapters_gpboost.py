@@ -112,9 +112,8 @@ def test_categories_of_a_frame() -> None:
         assert explanation.checked_against == "model"
     assert explanation.feature_names == tuple(table)
     integers = (table["weight"] * 1000).round().astype(np.int64)
-    counted = table.assign(
-        size=integers, weight=integers + 2**30
-    )  # without floats, GPBoost rounds them to float32
+    # A frame without floats, whose integers GPBoost rounds to float32.
+    counted = table.assign(size=integers, weight=integers + 2**30)
     booster = train(y, rows=counted.assign(weight=integers), objective="regression", min_data_per_group=5)
     with pytest.raises(ValueError, match="pass X as an array of float64"):
         explain(booster, counted)

@@ -344,8 +344,11 @@ def test_rows_that_the_model_cannot_predict() -> None:
     model = make_pipeline(
         ColumnTransformer([("one", OneHotEncoder(), ["color"])], remainder="passthrough"), forest()
     )
-    with pytest.warns(UserWarning, match="the test rows of split 0 are not explained: Found unknown categ"):
+    expected = "the test rows of split 0 are not explained: Found unknown categ"
+    with pytest.warns(UserWarning, match=expected) as caught:
         results = cross_val_explain(model, X, X["size"], cv=KFold(3))
+    (warning,) = (warning for warning in caught if str(warning.message).startswith(expected))
+    assert warning.filename == __file__
     assert np.isnan(results["test_score"]).tolist() == [True, False, False]
     assert np.isnan(results["explanation"].values[:30]).all()
     assert np.isfinite(results["explanation"].values[30:]).all()
