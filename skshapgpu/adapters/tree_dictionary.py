@@ -156,7 +156,7 @@ def _array(number: int, key: str, entry: Any) -> np.ndarray:
 
 
 def _n_features(model: Mapping[str, Any], trees: list[Tree]) -> int:
-    least = 1 + max(int(np.max(tree.feature)) for tree in trees)
+    least = 1 + max(int(np.asarray(tree.feature).max()) for tree in trees)
     n_features = model.get("n_features", least)
     if not isinstance(n_features, (int, np.integer)) or n_features < least:
         raise ValueError(f"n_features must be an integer of at least {least}, the columns that trees test")
