@@ -1,8 +1,13 @@
-"""Sums of models against their members, which are explained one by one and added, on one thread."""
+"""Sums of models against their members, which are explained one by one and added, on one thread.
+
+Freed memory stays with the process: whether the C library gives it back, so that later calls pay for new
+pages, depends on what was freed before, and doubled the time of single calls.
+"""
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import statistics
 from collections.abc import Callable
 from time import process_time
@@ -21,6 +26,9 @@ N_BACKGROUND = 100
 #: Largest permitted difference between the values of a sum and the sum of the values of its members,
 #: relative to the largest value.
 TOLERANCE = 1e-5
+
+#: Parameters of mallopt (malloc.h of the GNU C library), which set when memory is given back.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 #: A model with its weighted members. Without a weight, a member has the trees of the sum, but other leaves.
 Sum = tuple[Any, list[tuple[float | None, Any]]]
@@ -76,6 +84,7 @@ def makers(rounds: int) -> dict[str, Callable[[np.ndarray, np.ndarray], Sum]]:
 
 def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Compare values with those of the members, then time both in turn: new explainers, and later calls."""
+    keep_freed_memory()
     X, y = data(arguments.rows)
     model, members = makers(arguments.rounds)[name](X[:5000], y[:5000])
     result: dict[str, Any] = {
@@ -108,6 +117,13 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
             for kind in ("new", "later")
         }
     return result
+
+
+def keep_freed_memory() -> None:
+    mallopt = ctypes.CDLL(None).mallopt
+    for parameter in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+        if not mallopt(parameter, 1 << 30):
+            raise RuntimeError("mallopt refuses its parameter: run this benchmark with the GNU C library")
 
 
 def explainer_of(model: Any, background: Any) -> TreeExplainer:
