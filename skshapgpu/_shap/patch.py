@@ -24,7 +24,7 @@ from typing import Any
 from sklearn.utils.fixes import parse_version
 
 from ..errors import ShapFallbackWarning
-from .stand_in import REFUSALS, HasStandIn, StandIn, calls_library, require_loadable
+from .stand_in import REFUSALS, HasStandIn, StandIn, calls_library, is_numeric, require_loadable
 
 #: Oldest supported release. Earlier releases return lists of arrays for several outputs.
 _OLDEST_SHAP = "0.45"
@@ -190,10 +190,18 @@ def _replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 def _constructor(original: Any) -> Any:
     @wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        passed = dict(zip(("model", "data"), args)) | kwargs
         if _SWITCH.n_active:
-            passed = dict(zip(("model", "data"), args)) | kwargs
             require_loadable(passed.get("model"), passed.get("data"))
-        original(self, *args, **kwargs)
+        try:
+            original(self, *args, **kwargs)
+        except Exception as error:
+            if _SWITCH.n_active and not is_numeric(passed.get("data")):
+                error.add_note(
+                    "shap needs background data of numbers. skshapgpu.TreeExplainer(model, data) also takes "
+                    "data frames with categories."
+                )
+            raise
         if _SWITCH.n_active and not isinstance(self, HasStandIn):
             stand_in = _prepare(_new_entry(self), self, args[0] if args else kwargs["model"])
             if stand_in is not None:
