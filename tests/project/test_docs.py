@@ -90,6 +90,34 @@ def test_code_of_pages(path: Path, somewhere: None) -> None:
     page_code["run"](text, namespace)
 
 
+@pytest.mark.parametrize("name", ["quickstart", "explaining_to_others"])
+def test_pages_find_a_customer_by_its_label(name: str, somewhere: None) -> None:
+    """The labels of the page are positions as well. With other labels, it must still mean one customer."""
+    page = (ROOT / f"docs/{name}.md").read_text()
+    fit = "model = HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=8).fit(X, leaves)\n"
+    assert page.count(fit) == 1
+    page = page.replace(fit, fit + "X.index = np.r_[np.roll(np.arange(100), 6), np.arange(100, n)]\n")
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    if setup := page_code["SETUP"].search(page):
+        exec(setup[1], namespace)
+    shown = "".join(page_code["output"](code, namespace) for code, _ in page_code["blocks"](page))
+    X, risks = namespace["X"], namespace["model"].predict_proba(namespace["X"])[:, 1]
+    risk = risks[9]
+    assert X.index.get_loc(3) == 9 and (X.loc[3] != X.iloc[3]).all() and abs(risk - risks[3]) > 0.1
+    (said,) = re.findall(r"customer 3 (?:leaves is )?([\d.]+%?)", shown)
+    assert said in (f"{risk:.2f}", f"{risk:.0%}")
+    plt = importlib.import_module("matplotlib.pyplot")
+    waterfall = plt.figure(1).axes[0]
+    bars = "\n".join(label.get_text() for label in waterfall.get_yticklabels())
+    totals = "\n".join(text.get_text() for text in waterfall.texts).replace("\N{MINUS SIGN}", "-")
+    reasons = re.findall(r"^(?:- )?(\w+) (?:is|=) (\w+)(?:\.0)?: [+-]", shown, re.MULTILINE)
+    reasons += re.findall(r"^(\w+) = (\w+)$", bars, re.MULTILINE)
+    assert len(reasons) == 3 + 3 + 4  # two lists in words, and the bars
+    values = {name: value if isinstance(value, str) else f"{value:.0f}" for name, value in X.loc[3].items()}
+    assert [reason for reason in reasons if reason not in values.items()] == []
+    assert f" {risk:.3f}" in totals  # f(x), or the probability beside it
+
+
 def test_the_first_pages_show_what_their_code_shows() -> None:
     """Without outputs there is nothing to compare, and the test of their code would not notice."""
     for name, least in (("README.md", 2), ("docs/index.md", 2), ("docs/quickstart.md", 8)):
