@@ -83,7 +83,8 @@ def patch_shap() -> ShapPatch:
     If this package refuses something, such as ``approximate=True``, shap computes it itself. A
     :class:`ShapFallbackWarning` says why, once for each explainer and reason. shap also computes with
     explainers that were made before the patch, copied or unpickled. Exceptions are path-dependent explainers
-    of XGBoost, LightGBM and CatBoost, which know their model.
+    of XGBoost, LightGBM and CatBoost, which know their model. shap itself raises an error for background data
+    with strings; under a patch, a note of this error says what takes them.
 
     The patch is active from the call on, for all threads of the process. It ends with :meth:`ShapPatch.undo`,
     or with a ``with`` block, also by an exception. If several patches are active, shap is restored when the
