@@ -364,6 +364,7 @@ def test_files_and_pickles(tmp_path: Path) -> None:
         ({"time": ["day", 0]}, ValueError, "column 'day' is twice in 'time'"),
         ({"time": ["day"], "date": ["week", "day"]}, ValueError, "'day' is in 'time' and in 'date'"),
         ({"rain": ["day", "hour"]}, ValueError, "'rain' is the name of a column that is not in the group"),
+        ("input", ValueError, "the model has no such steps: pass the whole pipeline"),
     ],
 )
 def test_wrong_groups(groups: Any, error: type[Exception], message: str) -> None:
