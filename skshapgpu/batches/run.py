@@ -103,7 +103,7 @@ class BatchesResult:
     output_names : tuple or None
         See :attr:`.TreeExplainer.output_names`.
     checked_against, check_note : str or None
-        See :attr:`.Explanation.checked_against`. Both are None if an earlier call had written all rows.
+        As in :class:`.Explanation`. Both are None if an earlier call had written all rows.
     """
 
     path: Path | str
