@@ -496,9 +496,10 @@ class Explanation(LabelledValues):
             For each row and output, the features with the largest magnitudes, the largest first. The keys
             are "row" (its label, or its position), "output" (if there are several), "reason" ("for" if the
             SHAP value is positive, else "against"), "rank" (from 1 on, with ``by_sign`` within the sign),
-            "feature", "value" (the feature's value in ``data``: a number, the name of a category, a string
-            with the values of a group's columns, or None if the value is missing or unknown) and
-            "shap_value". ``pd.DataFrame`` makes a data frame of the records, and ``json.dumps`` makes JSON.
+            "feature", "value" (the feature's value in ``data``: an int, bool or float, as the column has it,
+            the name of a category, a string with the values of a group's columns, or None if the value is
+            missing or unknown) and "shap_value". ``pd.DataFrame`` makes a data frame of the records, and
+            ``json.dumps`` makes JSON.
 
         Raises
         ------

@@ -308,17 +308,11 @@ def _value_strings(explanation: Explanation, row: int) -> list[str] | None:
     """Return the feature values of a row as strings; None if the explanation does not have its data."""
     if explanation.data is None:
         return None
-    strings = []
-    for feature in range(len(explanation.feature_names)):
-        column = read_column(explanation.data, feature, np.array([row]))
-        value = column.numbers[0]
-        if np.isnan(value):
-            strings.append("missing")
-        elif column.categories is not None:
-            strings.append(column.categories[int(value)])
-        else:
-            strings.append(base.numeral(value, 5, padded=False))
-    return strings
+    columns = (
+        read_column(explanation.data, feature, np.array([row]))
+        for feature in range(len(explanation.feature_names))
+    )
+    return [column.as_strings(lambda value: base.numeral(value, 5, padded=False))[0] for column in columns]
 
 
 def _label_probabilities(top: SecondaryAxis, ax: Axes) -> None:
