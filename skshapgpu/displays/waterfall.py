@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from scipy.special import expit, logit
 
-from .._common.checks import require_options
+from .._common.checks import checks_options, require_options
 from .._common.digits import digits_for
 from .._common.indices import INDICES
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
@@ -103,6 +103,7 @@ class ShapWaterfallDisplay:
         self.log_odds = log_odds
         self.error = error
 
+    @checks_options
     def plot(
         self,
         *,
@@ -194,6 +195,7 @@ class ShapWaterfallDisplay:
         )
 
     @classmethod
+    @checks_options
     def from_explanation(
         cls,
         explanation: Explanation,
