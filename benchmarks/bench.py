@@ -72,6 +72,7 @@ import revisions
 import scaling
 import selection
 import serving
+import serving_http
 import single_row
 import sums
 import tables
@@ -332,6 +333,11 @@ def run_serving(arguments: argparse.Namespace, refuse: Callable[[str], None]) ->
     report = reports.start_report("serving", arguments)
     for library, form in serving.cases():
         for result in serving.measure(library, form, seconds):
+            report["models"].append(result)
+            serving.print_result(result)
+            reports.write(report, arguments)
+    for library in serving_http.libraries():
+        for result in serving_http.measure(library, seconds):
             report["models"].append(result)
             serving.print_result(result)
             reports.write(report, arguments)

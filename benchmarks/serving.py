@@ -26,14 +26,14 @@ MODELS = {
 FORMS, ROWS, THREADS = ("array", "frame"), (1, 10), (1, 8)
 PERCENTILES = (50, 99, 99.9)
 
-#: Different requests, which each thread makes in turn.
-N_REQUESTS = 512
+#: Different requests, which each thread makes in turn, and the rounds of all kinds of calls.
+N_REQUESTS, N_ROUNDS = 512, 5
 
 #: Constants of LightGBM's C interface: SHAP values as the prediction, and numbers in double precision.
 LIGHTGBM_CONTRIBUTIONS, LIGHTGBM_DOUBLE = 3, 1
 
-#: A function that returns SHAP values of rows, without the base value.
-Call = Callable[[Any], np.ndarray]
+#: A function that answers a request: it returns SHAP values of rows without the base value, for example.
+Call = Callable[[Any], Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,9 +67,7 @@ def measure(library: str, form: str, seconds: float) -> Iterator[dict[str, Any]]
     for n_rows in ROWS:
         requests = [X[i : i + n_rows] for i in range(0, N_REQUESTS * n_rows, n_rows)]
         for n_threads in THREADS:
-            latencies = {
-                name: time_threads(make, requests, n_threads, seconds) for name, make in makers.items()
-            }
+            latencies = time_in_turn(makers, requests, n_threads, seconds)
             differences = {
                 name: difference(explainer.shap_values, make(), requests[:20])
                 for name, make in makers.items()
@@ -83,20 +81,45 @@ def measure(library: str, form: str, seconds: float) -> Iterator[dict[str, Any]]
             }
 
 
+def time_in_turn(
+    makers: dict[str, Callable[[], Call]], requests: list[Any], n_threads: int, seconds: float
+) -> dict[str, dict[str, float]]:
+    """Return the percentiles of the latency in microseconds, and the calls of all threads in a second.
+
+    Each kind of calls takes its part of ``seconds`` in each round.
+    """
+    times: dict[str, list[float]] = {name: [] for name in makers}
+    for _ in range(N_ROUNDS):
+        for name, make in makers.items():
+            times[name] += time_threads(make, requests, n_threads, seconds / N_ROUNDS)
+    return {
+        name: {
+            **{
+                f"p{percent:g}": value
+                for percent, value in zip(PERCENTILES, (1e6 * np.percentile(own, PERCENTILES)).tolist())
+            },
+            "n_calls": len(own),
+            "calls_per_second": len(own) / seconds,
+        }
+        for name, own in times.items()
+    }
+
+
 def time_threads(
     make: Callable[[], Call], requests: list[Any], n_threads: int, seconds: float
-) -> dict[str, Any]:
-    """Return the percentiles of the latency in microseconds, and the calls of all threads in a second."""
+) -> list[float]:
+    """Return the seconds of each call of threads that call for ``seconds``, at least once each."""
     times: list[list[float]] = [[] for _ in range(n_threads)]
     started = threading.Barrier(n_threads)
 
     def serve(own: list[float]) -> None:
         call = make()
-        for rows in requests[:20]:
+        for rows in requests[:5]:
             call(rows)
         started.wait()
         end = perf_counter() + seconds
-        while (start := perf_counter()) < end:
+        while not own or perf_counter() < end:
+            start = perf_counter()
             call(requests[len(own) % len(requests)])
             own.append(perf_counter() - start)
 
@@ -107,12 +130,7 @@ def time_threads(
             thread.start()
         for thread in threads:
             thread.join()
-    all_times = np.concatenate(times)
-    percentiles = np.percentile(1e6 * all_times, PERCENTILES)
-    result: dict[str, Any] = {
-        f"p{percent:g}": value for percent, value in zip(PERCENTILES, percentiles.tolist())
-    }
-    return result | {"n_calls": len(all_times), "calls_per_second": len(all_times) / seconds}
+    return [time for own in times for time in own]
 
 
 def difference(ours: Call, theirs: Call, requests: list[Any]) -> float:

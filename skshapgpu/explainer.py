@@ -319,7 +319,7 @@ class TreeExplainer(ExplainerCalls):
         in X. A group is known or unknown as a whole: its value is the Shapley value of the game in which the
         group is one player. It takes the place of its first column, and all results are about groups. Columns
         in no group are features of their own. "input" forms a group of the columns that the leading steps of
-        a pipeline make from each column of X.
+        a pipeline make from each column of X; without such steps, it is an error.
     n_jobs : int or None, default=None
         Number of threads, as in joblib: None means 1 unless a ``joblib.parallel_config`` sets another number,
         and -1 means all processors.
@@ -456,7 +456,8 @@ class TreeExplainer(ExplainerCalls):
         if self._reader.steps:
             raise ValueError(
                 "the explainer applies the leading steps of a Pipeline, which a file cannot keep: save an "
-                "explainer of the last step instead, and transform X yourself; or skshapgpu.mlflow saves both"
+                "explainer of the last step instead, with groups of the columns that the steps make, and "
+                "transform X yourself; or skshapgpu.mlflow saves both"
             )
         options = self._value_options() | {
             "times": self._compiled.options.times,

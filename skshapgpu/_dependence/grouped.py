@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._common.groups import require_groups
-from .._engine.features import Features, Group, columns_of_group, read_groups
+from .._engine.features import Features, columns_of_group, read_groups
 from .._rows.real_numbers import is_missing
 from .._rows.tables import names_of, package_of, select
 from .computation import Axis, Computation
@@ -43,12 +43,10 @@ class GroupedFeatures:
     def __init__(self, computation: Computation, groups: Any) -> None:
         require_groups("feature_groups", groups, "column")
         self._blank_as_underscore = computation.adapted.schema.blank_as_underscore
-        named_groups = read_groups(
+        self._by_input = isinstance(groups, str)
+        self._groups = read_groups(
             groups, computation.names, computation.origins, blank_as_underscore=self._blank_as_underscore
         )
-        self._by_input = isinstance(groups, str) and named_groups is not None
-        columns = (Group(None, (i,)) for i in range(len(computation.names)))
-        self._groups = tuple(columns) if named_groups is None else named_groups
         names = Features(self._groups).names(computation.names)
         self.players = Players(computation, self._groups, names)
         self._members = groups if isinstance(groups, Mapping) else {}

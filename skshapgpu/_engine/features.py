@@ -109,8 +109,8 @@ class Features:
 
 def read_groups(
     groups: Any, names: Sequence[str], origins: Origins | None, *, blank_as_underscore: bool = False
-) -> tuple[Group, ...] | None:
-    """Return all features as groups, in the order of their first columns; None if there are no groups.
+) -> tuple[Group, ...]:
+    """Return all features as groups, in the order of their first columns.
 
     ``groups`` is "input", or has the columns of each group, by name, or by position in X: a position stands
     for the column that the steps made from this column of X alone. Columns in no group are features of their
@@ -119,11 +119,14 @@ def read_groups(
     the names in training had blanks.
 
     Raise ``ValueError`` or ``TypeError`` if a group is invalid, names an unknown column, or has a column in
-    common with another group; or, for "input", the columns of X are not known.
+    common with another group; or, for "input", there are no steps, or the columns of X are not known.
     """
     if isinstance(groups, str):
         if origins is None:
-            return None
+            raise ValueError(
+                "feature_groups='input' groups the columns that the leading steps of a Pipeline make, but "
+                "the model has no such steps: pass the whole pipeline, or map names to lists of columns"
+            )
         inputs = origins.require("Give feature_groups a mapping of names to lists of columns instead")
         columns_of_input: dict[int, list[int]] = {}
         for column, input_column in enumerate(inputs.tolist()):

@@ -189,7 +189,10 @@ class CompiledExplainer:
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Column names that X must have if it has any; None if unknown, or if a pipeline transforms X."""
+        """Column names that X must have if it has any; None if unknown, or if a pipeline transforms X.
+
+        LightGBM replaces blanks by underscores in the names that its models keep; X may have either.
+        """
         return None if self._reader.steps else self._adapted.schema.feature_names
 
     @property

@@ -24,7 +24,7 @@ from typing import Any
 from sklearn.utils.fixes import parse_version
 
 from ..errors import ShapFallbackWarning
-from .stand_in import REFUSALS, HasStandIn, StandIn, calls_library, require_loadable
+from .stand_in import REFUSALS, HasStandIn, StandIn, calls_library, is_numeric, require_loadable
 
 #: Oldest supported release. Earlier releases return lists of arrays for several outputs.
 _OLDEST_SHAP = "0.45"
@@ -83,7 +83,8 @@ def patch_shap() -> ShapPatch:
     If this package refuses something, such as ``approximate=True``, shap computes it itself. A
     :class:`ShapFallbackWarning` says why, once for each explainer and reason. shap also computes with
     explainers that were made before the patch, copied or unpickled. Exceptions are path-dependent explainers
-    of XGBoost, LightGBM and CatBoost, which know their model.
+    of XGBoost, LightGBM and CatBoost, which know their model. shap itself raises an error for background data
+    with strings; under a patch, a note of this error says what takes them.
 
     The patch is active from the call on, for all threads of the process. It ends with :meth:`ShapPatch.undo`,
     or with a ``with`` block, also by an exception. If several patches are active, shap is restored when the
@@ -190,10 +191,18 @@ def _replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 def _constructor(original: Any) -> Any:
     @wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        passed = dict(zip(("model", "data"), args)) | kwargs
         if _SWITCH.n_active:
-            passed = dict(zip(("model", "data"), args)) | kwargs
             require_loadable(passed.get("model"), passed.get("data"))
-        original(self, *args, **kwargs)
+        try:
+            original(self, *args, **kwargs)
+        except Exception as error:
+            if _SWITCH.n_active and not is_numeric(passed.get("data")):
+                error.add_note(
+                    "shap needs background data of numbers. skshapgpu.TreeExplainer(model, data) also takes "
+                    "data frames with categories."
+                )
+            raise
         if _SWITCH.n_active and not isinstance(self, HasStandIn):
             stand_in = _prepare(_new_entry(self), self, args[0] if args else kwargs["model"])
             if stand_in is not None:

@@ -180,6 +180,11 @@ def calls_library(explainer: Any) -> bool:
     )
 
 
+def is_numeric(data: Any) -> bool:
+    """Return False for a data frame of which shap makes an array of objects, such as one with strings."""
+    return not hasattr(data, "iloc") or np.asarray(data.iloc[:1]).dtype.kind in "biuf"
+
+
 def require_loadable(model: Any, data: Any) -> None:
     """Raise ``NotImplementedError`` if shap would end the process when it loads the model with data.
 

@@ -154,7 +154,17 @@ def _predictions(model: Any, adapted: AdaptedModel, booster: Any) -> dict[str, C
     elif adapted.link is not None:
         predict = getattr(model, "predict_proba", model.predict)
         predictions["probability"] = partial(_probabilities, predict, adapted.ensemble.n_outputs)
-    return predictions
+    return {name: FromFrame(predict) for name, predict in predictions.items()}
+
+
+@dataclass(frozen=True)
+class FromFrame:
+    """A prediction from tables of Arrow as data frames: LightGBM reads no categories of Arrow."""
+
+    predict: Callable[[Any], Any]
+
+    def __call__(self, X: Any) -> Any:
+        return self.predict(X.to_pandas() if type(X).__module__.partition(".")[0] == "pyarrow" else X)
 
 
 def _raw_scores(model: Any, n_averaged: int, X: Any) -> Any:

@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 
 from ..errors import UnsupportedModelError
 from . import adapt
+from .lightgbm import FromFrame
 from .schema import AdaptedModel
 from .sums import Member, Rounded
 from .wrappers import is_a, is_self_training, nest
@@ -38,7 +39,7 @@ class Fitted:
             return True
         if method == "predict_proba":
             return self.model.link == "identity" and is_classifier(self.estimator)
-        raw = self.raw.predict if isinstance(self.raw, Rounded) else self.raw
+        raw = self.raw.predict if isinstance(self.raw, FromFrame | Rounded) else self.raw
         return raw is not None and raw == getattr(self.estimator, method, None)
 
 

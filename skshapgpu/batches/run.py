@@ -102,6 +102,8 @@ class BatchesResult:
         Names of the columns that the model sees.
     output_names : tuple or None
         See :attr:`.TreeExplainer.output_names`.
+    checked_against, check_note : str or None
+        See :attr:`.Explanation.checked_against`. Both are None if an earlier call had written all rows.
     """
 
     path: Path | str
@@ -113,6 +115,8 @@ class BatchesResult:
     base_values: float | Values
     feature_names: tuple[str, ...]
     output_names: tuple[Any, ...] | None
+    checked_against: str | None
+    check_note: str | None
 
     @property
     def rows_per_second(self) -> float:
@@ -305,6 +309,8 @@ def explain_batches(
         base_values=arguments.explainer.expected_value,
         feature_names=run.explainer.feature_names,
         output_names=arguments.explainer.output_names,
+        checked_against=arguments.explainer._agreement.against,
+        check_note=arguments.explainer._agreement.note,
     )
 
 

@@ -27,9 +27,12 @@ _N_ESTIMATED_ROWS, _N_JOBS = 1_000_000, -1
 _COVERS = {
     None: "yes",
     "count": "counts of training rows",
-    "weight": "weights of training rows, in XGBoost and LightGBM hessians",
+    "weight": "weights of training rows",
     "data": "counted from data",
 }
+
+#: Families that weight a training row by its hessian.
+_WITH_HESSIANS = ("xgboost", "lightgbm")
 
 _LINKS = {
     None: "none from one output to a probability",
@@ -190,9 +193,12 @@ def _covers_text(facts: dict[str, Any]) -> str:
         return (
             "none: give --background to explain the model, with interventional values or covers of that data"
         )
-    text = _COVERS[facts["cover_kind"]]
+    covers = dict(_COVERS)
+    if facts["family"] in _WITH_HESSIANS:
+        covers["weight"] += ", their hessians"
+    text = covers[facts["cover_kind"]]
     for kind in facts["other_cover_kinds"]:
-        text += f"; it has {_COVERS[kind]}, too: --cover {kind}"
+        text += f"; it has {covers[kind]}, too: --cover {kind}"
     return text
 
 

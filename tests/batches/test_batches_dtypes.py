@@ -270,6 +270,31 @@ def test_dictionaries_that_differ(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.load(tmp_path / f"{path.stem}.npy"), explain(by_code, part).values)
 
 
+def test_categories_of_arrow_are_compared_with_lightgbm(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """LightGBM itself reads no categories of Arrow, and says so in the standard error."""
+    lightgbm = pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({"k": pd.Categorical(rng.choice(list("abc"), 300)), "x": rng.normal(size=300)})
+    X.loc[::7, "k"] = None
+    model = lightgbm.LGBMRegressor(n_estimators=5, verbose=-1).fit(X, 3 * (X["k"] == "b") + X["x"])
+    X.to_parquet(tmp_path / "rows.parquet")
+    explanation = explain(model, pq.read_table(tmp_path / "rows.parquet"))
+    assert explanation.checked_against == "model"
+    result = explain_batches(model, tmp_path / "rows.parquet", tmp_path / "values.npy")
+    assert (result.checked_against, result.check_note) == ("model", None)
+    np.testing.assert_allclose(
+        np.load(tmp_path / "values.npy").sum(axis=1) + result.base_values,
+        model.predict(X),
+        rtol=0,
+        atol=1e-6 * np.abs(explanation.values).max(),
+    )
+    resumed = explain_batches(model, tmp_path / "rows.parquet", tmp_path / "values.npy")
+    assert (resumed.n_resumed, resumed.checked_against, resumed.check_note) == (300, None, None)
+    assert "Fatal" not in "".join(capfd.readouterr())
+
+
 @pytest.mark.parametrize("values", ["abc", [True, False], [3, 1, 2]], ids=["text", "booleans", "numbers"])
 def test_steps_that_see_more_of_categories_than_values(values: Any, tmp_path: Path) -> None:
     """All files have one dtype, but codes depend on the file."""

@@ -44,6 +44,7 @@ def test_info_of_a_model_file(family: str, run: Any, tmp_path: Path) -> None:
     assert facts["estimate"]["result_bytes"] == 80 * facts["estimate"]["n_rows"]
     code, out, _ = run("info", path)
     assert code == 0 and family in out and f"{facts['n_leaves']:,} leaves" in out
+    assert ("hessians" in out) == (family in ("xgboost", "lightgbm"))
 
 
 def test_used_columns(run: Any, fails: Any, tmp_path: Path) -> None:
@@ -141,6 +142,7 @@ def test_covers_of_either_kind(run: Any, fails: Any, tmp_path: Path) -> None:
     assert (facts["cover_kind"], facts["other_cover_kinds"]) == ("count", ["weight"])
     assert re.search(r"covers +counts of training rows; it has weights.*--cover weight", run("info", path)[1])
     assert run("save", path, "-o", saved, "--cover", "weight")[0] == 0
+    assert re.search(r"covers +weights of training rows, their hessians\n", run("info", saved)[1])
     facts = json.loads(run("info", saved, "--json")[1])
     assert (facts["cover_kind"], facts["other_cover_kinds"]) == ("weight", [])
     expected = {kind: explain(model, X, cover=kind).values for kind in ("count", "weight")}

@@ -276,13 +276,6 @@ def test_pipeline_and_sums_of_columns_differ_by_more_than_a_percent() -> None:
     assert np.abs(all_values - summed).max() > 0.01 * np.abs(all_values).max()
 
 
-def test_input_without_steps_is_each_column() -> None:
-    model = model_of("sklearn")
-    explanation = explain(model, X, feature_groups="input")
-    assert explanation.feature_names == tuple(X) and explanation.group_columns is None
-    np.testing.assert_array_equal(explanation.values, explain(model, X).values)
-
-
 def test_several_outputs() -> None:
     labels = np.digitize(Y, np.quantile(Y, [0.3, 0.6]))
     model = RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, labels)
@@ -364,6 +357,7 @@ def test_files_and_pickles(tmp_path: Path) -> None:
         ({"time": ["day", 0]}, ValueError, "column 'day' is twice in 'time'"),
         ({"time": ["day"], "date": ["week", "day"]}, ValueError, "'day' is in 'time' and in 'date'"),
         ({"rain": ["day", "hour"]}, ValueError, "'rain' is the name of a column that is not in the group"),
+        ("input", ValueError, "the model has no such steps: pass the whole pipeline"),
     ],
 )
 def test_wrong_groups(groups: Any, error: type[Exception], message: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
-from skshapgpu import ShapFallbackWarning, patch_shap
+from skshapgpu import ShapFallbackWarning, explain, patch_shap
 from skshapgpu._shap import patch as implementation
 
 shap = pytest.importorskip("shap", minversion="0.45")
@@ -257,6 +257,34 @@ def test_categories_of_background_frames_go_to_shap() -> None:
         assert_same(TreeExplainer(model).shap_values(X), expected)
         with pytest.warns(ShapFallbackWarning, match="the model has categorical columns"):
             TreeExplainer(model, X[:40])
+
+
+@pytest.mark.parametrize("family", ["xgboost", "lightgbm", "sklearn"])
+def test_errors_of_shap_at_background_frames_with_strings_say_what_takes_them(family: str) -> None:
+    X = frame_with_categories()
+    X["f1"] = X["f1"].astype(str).astype("category")
+    assert X["f1"].nunique() > 2
+    if family == "sklearn":
+        model: Any = HistGradientBoostingRegressor(max_iter=5, categorical_features="from_dtype")
+    elif family == "xgboost":
+        model = pytest.importorskip("xgboost").XGBRegressor(n_estimators=5, enable_categorical=True)
+    else:
+        model = pytest.importorskip("lightgbm").LGBMRegressor(n_estimators=5, verbose=-1)
+    model.fit(X, PROGRESSION)
+    with pytest.raises(Exception) as without:
+        TreeExplainer(model, X[:40])
+    assert not hasattr(without.value, "__notes__")
+    with patch_shap(), pytest.raises(type(without.value)) as under_patch:
+        TreeExplainer(model, X[:40])
+    assert str(under_patch.value) == str(without.value)
+    assert "skshapgpu.TreeExplainer(model, data)" in under_patch.value.__notes__[0]
+    with patch_shap(), pytest.raises(Exception) as numbers:
+        TreeExplainer(object(), X[["f2"]])
+    assert not hasattr(numbers.value, "__notes__")
+    explanation = explain(model, X[:9], data=X[:40])
+    np.testing.assert_allclose(
+        explanation.base_values + explanation.values.sum(axis=1), model.predict(X[:9]), rtol=1e-5
+    )
 
 
 def test_background_frames_of_lightgbm_without_categories_are_explained() -> None:

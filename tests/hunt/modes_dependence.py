@@ -76,7 +76,7 @@ class _Subject:
     def __init__(self, case: Case, rng: np.random.Generator) -> None:
         draw, self.case = case.draw, case
         by, given = draw.asked["curve by"], draw.asked["feature"]
-        self.by_input = by == "input"
+        self.by_input = by == "input" and bool(case.fitted.steps)
         # A position is that of a column of X, a name that of a column that the model receives.
         self.of_x = bool(case.fitted.steps) and (self.by_input or "position" in given)
         if self.of_x and "name" in given and not self.by_input:

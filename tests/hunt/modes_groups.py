@@ -56,6 +56,10 @@ def by_input(case: Case, report: Report) -> list[list[int]] | None:
     try:
         explainer = _explainer(case, feature_groups="input")
     except ValueError as error:
+        if "no such steps" in str(error):
+            report.true("groups by input are refused without steps only", not case.fitted.steps, str(error))
+            report.refusals.append("groups by input without steps")
+            return None
         if has_known_origins or not ("single" in str(error) or "not known" in str(error)):
             raise
         report.refusals.append("origins of columns are not known")

@@ -6,6 +6,8 @@ A page may have a comment with code that runs before its own: ``<!-- setup: ... 
 
 from __future__ import annotations
 
+import ast
+import builtins
 import doctest
 import importlib
 import importlib.util
@@ -88,6 +90,84 @@ def test_code_of_pages(path: Path, somewhere: None) -> None:
             pytest.importorskip(library)
     namespace: dict[str, Any] = {"__name__": "__main__"}
     page_code["run"](text, namespace)
+
+
+def defined_names(node: ast.AST) -> set[str]:
+    """Return the names that code defines or imports, and those of its functions and comprehensions."""
+    names: set[str] = set()
+    for child in ast.walk(node):
+        if isinstance(child, ast.Name) and not isinstance(child.ctx, ast.Load):
+            names.add(child.id)
+        elif isinstance(child, ast.arg):
+            names.add(child.arg)
+        elif isinstance(child, ast.alias):
+            names.add((child.asname or child.name).partition(".")[0])
+        elif isinstance(child, (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler)) and child.name:
+            names.add(child.name)
+    return names
+
+
+def borrowed_names(page: str) -> set[str]:
+    """Return the names that the Python blocks of a page use before they define or import them."""
+    known, borrowed = set(dir(builtins)), set()
+    for code, _ in page_code["blocks"](page):
+        for statement in ast.parse(code).body:
+            names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+            used = {name.id for name in names if isinstance(name.ctx, ast.Load)}
+            # An assignment defines its targets only after its value has been computed.
+            defined = defined_names(statement.value if isinstance(statement, ast.Assign) else statement)
+            borrowed |= used - known - defined
+            known |= defined_names(statement)
+    return borrowed
+
+
+def test_borrowed_names() -> None:
+    def borrowed(code: str) -> set[str]:
+        return borrowed_names(f"```python\n{code}\n```\n")
+
+    assert borrowed("explain(model, X)") == {"explain", "model", "X"}
+    assert borrowed("import a.b\nfrom c import d as e\na(e)\nd") == {"d"}
+    assert borrowed("X = X.head(2)\nX") == {"X"}
+    assert borrowed("y = [i for i in z]\nfor k in y:\n    print(k)") == {"z"}
+    assert borrowed("def f(a, b=1):\n    return a + b + c\nf(2)") == {"c"}
+    assert borrowed("with open(path) as file:\n    rows, n = file.read(), 3\nrows, n") == {"path"}
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if PYTHON.search(path.read_text())], ids=page_id)
+def test_pages_say_what_their_code_takes_from_a_hidden_setup(path: Path) -> None:
+    """A reader sees no setup: a sentence before the first block names each variable that comes from it."""
+    page = path.read_text()
+    setup = page_code["SETUP"].search(page)
+    visible = page[setup.end() if setup else 0 :].partition("```python\n")[0]
+    assert sorted(borrowed_names(page) - set(re.findall(r"`(\w+)`", visible))) == []
+
+
+@pytest.mark.parametrize("name", ["quickstart", "explaining_to_others"])
+def test_pages_find_a_customer_by_its_label(name: str, somewhere: None) -> None:
+    """The labels of the page are positions as well. With other labels, it must still mean one customer."""
+    page = (ROOT / f"docs/{name}.md").read_text()
+    fit = "model = HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=8).fit(X, leaves)\n"
+    assert page.count(fit) == 1
+    page = page.replace(fit, fit + "X.index = np.r_[np.roll(np.arange(100), 6), np.arange(100, n)]\n")
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    if setup := page_code["SETUP"].search(page):
+        exec(setup[1], namespace)
+    shown = "".join(page_code["output"](code, namespace) for code, _ in page_code["blocks"](page))
+    X, risks = namespace["X"], namespace["model"].predict_proba(namespace["X"])[:, 1]
+    risk = risks[9]
+    assert X.index.get_loc(3) == 9 and (X.loc[3] != X.iloc[3]).all() and abs(risk - risks[3]) > 0.1
+    (said,) = re.findall(r"customer 3 (?:leaves is )?([\d.]+%?)", shown)
+    assert said in (f"{risk:.2f}", f"{risk:.0%}")
+    plt = importlib.import_module("matplotlib.pyplot")
+    waterfall = plt.figure(1).axes[0]
+    bars = "\n".join(label.get_text() for label in waterfall.get_yticklabels())
+    totals = "\n".join(text.get_text() for text in waterfall.texts).replace("\N{MINUS SIGN}", "-")
+    reasons = re.findall(r"^(?:- )?(\w+) (?:is|=) (\w+)(?:\.0)?: [+-]", shown, re.MULTILINE)
+    reasons += re.findall(r"^(\w+) = (\w+)$", bars, re.MULTILINE)
+    assert len(reasons) == 3 + 3 + 4  # two lists in words, and the bars
+    values = {name: value if isinstance(value, str) else f"{value:.0f}" for name, value in X.loc[3].items()}
+    assert [reason for reason in reasons if reason not in values.items()] == []
+    assert f" {risk:.3f}" in totals  # f(x), or the probability beside it
 
 
 def test_the_first_pages_show_what_their_code_shows() -> None:

@@ -84,6 +84,8 @@ def test_fastapi(run: Any) -> None:
     ]
     with_gap = client.post("/reasons", json=[{**X.iloc[0].to_dict(), "bmi": None}])
     assert with_gap.status_code == 200 and with_gap.json() != answer.json()[:3]
+    unknown = client.post("/reasons", json=X.rename(columns={"bmi": "b m i"}).to_dict("records"))
+    assert unknown.status_code == 422 and "['b m i']" in unknown.json()["detail"]
 
 
 def test_polars(run: Any) -> None:
