@@ -19,6 +19,11 @@ def number(value: float, digits: int, *, padded: bool = False) -> str:
     return f"{value:#.{digits}g}".removesuffix(".") if padded else f"{value:.{digits}g}"
 
 
+def counted(n: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun: "1 output", or "1,200 outputs"."""
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
 def digits_for(value: float, width: float) -> int:
     """Return the number of significant digits that resolve a hundredth of ``width``, but at least three."""
     if not value or not width:

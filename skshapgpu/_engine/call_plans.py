@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .._common import memory
 from .._common.algorithms import SHAP_VALUES, Kind
-from .._common.digits import number
+from .._common.digits import counted, number
 from .._common.memory import shown
 from .._rows.inputs import HostRows
 from .compiled_model import CompiledModel
@@ -81,8 +81,8 @@ class CallPlan:
     def __str__(self) -> str:
         seconds = "" if self.seconds is None else f", about {number(self.seconds, 2)} s"
         lines = [
-            f"{self.n_rows:,} rows on {self.device}{seconds}; {shown(self.result_bytes)} of {self.result}, "
-            f"at most {shown(self.peak_bytes)} of memory in all"
+            f"{counted(self.n_rows, 'row')} on {self.device}{seconds}; {shown(self.result_bytes)} of "
+            f"{self.result}, at most {shown(self.peak_bytes)} of memory in all"
         ]
         if self.no_seconds_reason is not None:
             lines.append(f"time not estimated: {self.no_seconds_reason}")
@@ -92,15 +92,15 @@ class CallPlan:
             lines.append(f"refused: {self.refusal}")
         for group in self.tree_groups:
             lines.append(
-                f"{group.n_trees:,} trees, {group.n_leaves:,} leaves, {group.n_nodes} quadrature nodes: "
-                f"{group.algorithm}"
+                f"{counted(group.n_trees, 'tree')}, {counted(group.n_leaves, 'leaf', 'leaves')}, "
+                f"{counted(group.n_nodes, 'quadrature node')}: {group.algorithm}"
             )
             if group.algorithm == "tables":
-                lines[-1] += f", {group.n_lookups:,} tables, {shown(group.table_bytes)} in all"
+                lines[-1] += f", {counted(group.n_lookups, 'table')}, {shown(group.table_bytes)} in all"
             elif group.algorithm in ("lanes", "cells"):
                 lines[-1] += f", {shown(group.table_bytes)}"
             elif group.n_walked_leaves < group.n_leaves:
-                lines[-1] += f", {group.n_walked_leaves:,} leaves once the trees are merged"
+                lines[-1] += f", {counted(group.n_walked_leaves, 'leaf', 'leaves')} once the trees are merged"
         if self.build_seconds:
             work = "building the tables"
             if any(group.algorithm == "lanes" for group in self.tree_groups):

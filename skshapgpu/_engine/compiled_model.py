@@ -263,6 +263,11 @@ class CompiledModel:
         results, algorithm = self.results.get(kind), self.options.algorithm
         possible = results is not None or kind in self._results_of(AUTO)
         if not possible and self.link is not None:
+            if not self.link.has_margin:
+                raise ValueError(
+                    f"{name} are computed for the margin only, and this model has no margin: explain() "
+                    f"computes SHAP values of the {self.link.noun}"
+                )
             raise ValueError(f"{name} are computed for the margin only: use model_output='raw'")
         if not possible and self.has_linear_leaves:
             raise no_linear_leaves(name)

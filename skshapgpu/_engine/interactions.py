@@ -16,6 +16,7 @@ import numpy as np
 
 from .._common.algorithms import Kind
 from .._common.checks import require_count, require_one_of
+from .._common.digits import counted
 from .._common.indices import INTERACTION_INDICES, indices_of
 from .._common.positions import is_integer, read_positions
 from .._rows.gpu_arrays import scale_and_sum
@@ -256,7 +257,7 @@ def _chunk_reader(run: Run, request: Request, row: RowBytes, n_sets: int) -> tup
 def row_bytes(run: Run, request: Request, n_sets: int, n_result_sets: int) -> RowBytes:
     """Return the memory of a row, given the number of occurring sets and the number of sets in the result."""
     n_features, item, name = run.n_features, run.dtype.itemsize, request.values_name
-    outputs = f"{run.n_outputs} outputs"
+    outputs = counted(run.n_outputs, "output")
     if request.form == "matrices":
         matrix = n_features**2 * item
         work = run.n_outputs * n_features * item
@@ -265,7 +266,7 @@ def row_bytes(run: Run, request: Request, n_sets: int, n_result_sets: int) -> Ro
         what = f"{name} ({n_features} x {n_features} features, {outputs})"
         advice = "or ask for fewer pairs: explain_interactions(X), with a number or a list of pairs"
         return RowBytes(run.n_outputs * matrix, work, what, f"explain fewer rows, {advice}")
-    what = f"{name} ({n_result_sets} {request.result}, {outputs})"
+    what = f"{name} ({counted(n_result_sets, request.result[:-1])}, {outputs})"
     advice = f"explain fewer rows, or ask for fewer {request.result}: pairs as a number or a list"
     if request.form == "occurring":
         row = run.n_outputs * (n_sets + n_features) * item

@@ -69,6 +69,7 @@ class Link:
     scale: float = 1.0  # factor by which the margin is multiplied first; 1 for a squared error
     classes: tuple[Any, ...] | None = None  # class labels of a log loss, the negative class first
     sum: LinkSum | None = None
+    has_margin: bool = True  # whether the margin can be explained, too
 
     @property
     def has_labels(self) -> bool:
@@ -289,7 +290,8 @@ def _sum_of(adapted: AdaptedModel, model_output: str, interventional: bool) -> L
     if function is not None:
         if not interventional:
             raise _needs_background(model_output, adapted.no_margin is None)
-        return Link("sum", _UNIT_OF_OUTPUT[model_output], model_output, sum=function)
+        has_margin = adapted.no_margin is None
+        return Link("sum", _UNIT_OF_OUTPUT[model_output], model_output, sum=function, has_margin=has_margin)
     if adapted.no_margin is not None:
         if model_output == "raw":
             raise UnsupportedModelError(adapted.no_margin)

@@ -21,6 +21,7 @@ import numpy as np
 from .. import _core
 from .._common import devices, memory
 from .._common.algorithms import Kind
+from .._common.digits import counted
 from .._common.interrupts import check, stoppable
 from .._common.progress import ProgressTracker, watched
 from .._rows import gpu_arrays
@@ -522,7 +523,8 @@ def value_row_bytes(run: Run) -> RowBytes:
 
 @lru_cache(64)
 def _value_row_bytes(n_features: int, n_outputs: int, is_widened: bool, itemsize: int) -> RowBytes:
-    row, what = n_features * itemsize, f"SHAP values ({n_features} features, {n_outputs} outputs)"
+    row = n_features * itemsize
+    what = f"SHAP values ({counted(n_features, 'feature')}, {counted(n_outputs, 'output')})"
     return RowBytes(n_outputs * row, row if is_widened else 0, what, "or explain fewer rows")
 
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from .._common.algorithms import OWEN_VALUES, SHAP_VALUES, Kind
+from .._common.digits import counted
 from .._engine.agreement import Agreement
 from .._engine.compiled_model import CompiledModel
 from .._engine.covers import with_covers_of
@@ -323,8 +324,8 @@ class CompiledExplainer:
         if self._groups is not None:
             background = f", {self._compiled.n_features} groups of features{background}"
         return (
-            f"<TreeExplainer of a {self.family} model: {ensemble.n_trees} trees, "
-            f"{ensemble.n_leaves} leaves, {self.n_features} features, "
-            f"{n_outputs} output{'s' * (n_outputs > 1)}, {self._compiled.options.precision} precision"
+            f"<TreeExplainer of a {self.family} model: {counted(ensemble.n_trees, 'tree')}, "
+            f"{counted(ensemble.n_leaves, 'leaf', 'leaves')}, {counted(self.n_features, 'feature')}, "
+            f"{counted(n_outputs, 'output')}, {self._compiled.options.precision} precision"
             f"{background}>"
         )

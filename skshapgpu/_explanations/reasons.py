@@ -58,16 +58,12 @@ def by_feature(features: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarr
 def feature_values(data: Any, features: np.ndarray) -> list[list[Any]]:
     """Return for each row the values of the features at some positions: int, (n_rows, n); -1 is no feature.
 
-    ``data`` is that of an explanation; if None, no value is known. Values are numbers, names of categories,
-    and None where there is no feature or its value is missing.
+    ``data`` is that of an explanation; if None, no value is known. Values are int, bool or float, as in the
+    data, names of categories, and None where there is no feature or its value is missing.
     """
     values = np.full(features.shape, None, object)
     for feature, rows, ranks in () if data is None else by_feature(features):
-        column = read_column(data, feature, rows)
-        for row, rank, number in zip(rows.tolist(), ranks.tolist(), column.numbers.tolist()):
-            if number == number:
-                categories = column.categories
-                values[row, rank] = number if categories is None else categories[int(number)]
+        values[rows, ranks] = read_column(data, feature, rows).values()
     return values.tolist()
 
 

@@ -60,8 +60,10 @@ class ByLabel(Generic[ExplanationT]):
             raise ValueError("the rows have no labels, as X had no index: select by position, explanation[i]")
         if isinstance(labels, slice):
             raise TypeError("labels must be a label or a list of labels, not a slice")
-        label_list = [labels] if isinstance(labels, tuple) or np.ndim(labels) == 0 else list(labels)
-        rows = [positions_of_label(index, label) for label in label_list]
+        if isinstance(labels, tuple) or np.ndim(labels) == 0:
+            rows_of_label = positions_of_label(index, labels)
+            return self._explanation[int(rows_of_label[0]) if len(rows_of_label) == 1 else rows_of_label]
+        rows = [positions_of_label(index, label) for label in labels]
         return self._explanation[np.concatenate(rows) if rows else np.empty(0, int)]
 
 
@@ -112,6 +114,16 @@ def positions(key: Any, size: int, names: Sequence[Any] | None, noun: str = "row
         raise IndexError(f"explanation: {noun} {key!r} is out of range for {size} {noun}s")
     indices = indices.astype(np.int64)  # a smaller type may not hold the size
     return indices % size if size else indices
+
+
+def selects_one(key: Any) -> bool:
+    """Return whether a valid key is a single position, not a slice, a list or a mask."""
+    return not isinstance(key, slice) and np.ndim(key) == 0
+
+
+def is_whole(key: Any) -> bool:
+    """Return whether a key is the slice of everything."""
+    return isinstance(key, slice) and key == slice(None)
 
 
 def _require_mask_of(mask: Any, names: Sequence[Any]) -> None:

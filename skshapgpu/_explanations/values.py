@@ -15,14 +15,14 @@ from .._common.digits import number
 from .._common.indices import INDICES
 from .._common.lazy import import_for
 from .._common.types import ColumnNames, Values
-from .._rows.columns import numbers_of
 from .._rows.gpu_arrays import to_host
 from .._rows.origins import Origins
-from .._rows.tables import require_same_rows, select, to_array
+from .._rows.tables import require_same_rows, select
 from .cohorts import Cohorts, split_into_cohorts
 from .grouping import grouping_of
 from .reasons import records
-from .selection import ByLabel, expand, positions
+from .selection import ByLabel, expand, is_whole, positions, selects_one
+from .shap_form import ATTRIBUTES_OF_SHAP, converted, missing_attribute
 
 if TYPE_CHECKING:
     import shap
@@ -333,8 +333,17 @@ class Explanation(LabelledValues):
     feature_perturbation: str = "tree_path_dependent"
     model_output: str = "raw"
     origins: Origins | None = None
+    #: Whether a position or label selected the only row: an axis for rows is then ours, and not shap's.
+    _is_row: bool = False
 
     _ranked_noun: ClassVar[str] = "feature"
+
+    if not TYPE_CHECKING:  # type checkers report unknown attributes themselves
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ATTRIBUTES_OF_SHAP:
+                raise missing_attribute(self, name)
+            return object.__getattribute__(self, name)  # raises the usual error, or that of a property
 
     def __getitem__(self, key: Any) -> Explanation:
         """Select rows, then features, then an output.
@@ -363,6 +372,7 @@ class Explanation(LabelledValues):
             **self._select_features(features),
             row_labels=None if self.row_labels is None else self.row_labels[rows],
             origins=None if self.origins is None else self.origins.select(rows, features),
+            _is_row=selects_one(parts[0]) or (self._is_row and is_whole(parts[0])),
             **selected,
         )
 
@@ -434,26 +444,11 @@ class Explanation(LabelledValues):
         shap.Explanation
             Explanation with a base value for each row (and output), and ``data`` as a dense array. For
             categorical columns, ``data`` has the numbers of the categories, in the order of the column's
-            type or of their names, and ``display_data`` has the categories.
+            type or of their names, and ``display_data`` has the categories. As in shap, a single row that
+            was selected by its position or label, as ``explanation[0]``, has no axis for rows:
+            ``shap.plots.waterfall`` draws it.
         """
-        shap = import_for("to_shap() needs shap", "shap", "shap")
-        outputs, data, display_data = self._several_outputs(), None, None
-        if self.data is not None:
-            data = to_array(self.data)
-            if data.dtype.kind not in "fiub":
-                array = data
-                data, has_categories = numbers_of(self.data)
-                display_data = array if has_categories else None
-        base_values = np.broadcast_to(self.base_values, (len(self), *self.values.shape[2:])).copy()
-        return shap.Explanation(
-            values=to_host(self.values),
-            base_values=base_values,
-            data=data,
-            display_data=display_data,
-            feature_names=list(self.feature_names),
-            output_names=None if outputs is None else [str(name) for name in outputs],
-            compute_time=self.seconds,
-        )
+        return converted(self, self._is_row)
 
     def _facts(self) -> list[tuple[str, str]]:
         index = [] if self.index == "SV" else [("index", self._title())]
@@ -501,9 +496,10 @@ class Explanation(LabelledValues):
             For each row and output, the features with the largest magnitudes, the largest first. The keys
             are "row" (its label, or its position), "output" (if there are several), "reason" ("for" if the
             SHAP value is positive, else "against"), "rank" (from 1 on, with ``by_sign`` within the sign),
-            "feature", "value" (the feature's value in ``data``: a number, the name of a category, a string
-            with the values of a group's columns, or None if the value is missing or unknown) and
-            "shap_value". ``pd.DataFrame`` makes a data frame of the records, and ``json.dumps`` makes JSON.
+            "feature", "value" (the feature's value in ``data``: an int, bool or float, as the column has it,
+            the name of a category, a string with the values of a group's columns, or None if the value is
+            missing or unknown) and "shap_value". ``pd.DataFrame`` makes a data frame of the records, and
+            ``json.dumps`` makes JSON.
 
         Raises
         ------

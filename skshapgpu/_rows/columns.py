@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ class NumericColumn:
     numbers: np.ndarray  # float64, (n_rows,): numbers, or positions in ``categories``; NaN where missing
     #: Names of the categories, in the order of the column's type or else sorted; None for numbers.
     categories: tuple[str, ...] | None = None
-    #: The numbers before they were rounded to float64, if they are integers or objects and none is missing.
+    #: The values before they became float64, if they are integers, booleans or objects. An entry whose number
+    #: is missing may hold anything.
     exact: np.ndarray | None = None
     #: Whether the categories have an order: those of an ordered categorical column of pandas.
     is_ordered: bool = False
@@ -35,11 +37,20 @@ class NumericColumn:
     def missing(self) -> np.ndarray:
         return np.isnan(self.numbers)
 
-    def as_strings(self) -> list[str]:
-        """Return the values as strings, with at least five digits of numbers."""
-        if self.categories is None:
-            return ["missing" if value != value else number(value, 5) for value in self.numbers.tolist()]
-        return ["missing" if code != code else self.categories[int(code)] for code in self.numbers.tolist()]
+    def values(self) -> list[Any]:
+        """Return the values as int, bool or float, as X has them, or names of categories; None if missing."""
+        numbers, categories = self.numbers.tolist(), self.categories
+        if categories is not None:
+            return [None if code != code else categories[int(code)] for code in numbers]
+        values = numbers if self.exact is None else map(_python_number, self.exact.tolist())
+        return [value if number == number else None for number, value in zip(numbers, values)]
+
+    def as_strings(self, form: Callable[[float], str] = lambda value: number(value, 5)) -> list[str]:
+        """Return the values as strings: "missing", names, "True" and "False", and numbers by ``form``."""
+        return [
+            "missing" if value is None else str(value) if isinstance(value, (str, bool)) else form(value)
+            for value in self.values()
+        ]
 
     def limits(self) -> tuple[float, float] | None:
         """Return the numbers between which colours change; None if there are no numbers."""
@@ -113,11 +124,8 @@ class GroupedRows:
         values, rows = np.empty(self.shape, object), np.arange(len(self))
         for feature in range(self.shape[1]):
             column = read_column(self, feature, rows)
-            values[:, feature] = column.numbers
-            if column.categories is not None:
-                present = ~column.missing
-                codes = column.numbers[present].astype(np.int64)
-                values[present, feature] = np.array(column.categories, object)[codes]
+            values[:, feature] = column.values()
+            values[column.missing, feature] = np.nan
         return values if dtype is None else values.astype(dtype)
 
     def is_group(self, feature: int) -> bool:
@@ -153,7 +161,7 @@ def read_column(data: Any, feature: int, rows: np.ndarray) -> NumericColumn:
     if hasattr(data, "iloc") or hasattr(data, "get_columns") or hasattr(data, "column_names"):
         return _column_of_frame(select(data, rows, np.array([feature])))
     if sp.issparse(data):
-        return NumericColumn(select(data, rows, np.array([feature])).toarray().ravel().astype(np.float64))
+        return _column_of_values(select(data, rows, np.array([feature])).toarray().ravel())
     return _column_of_values(to_array(data)[rows, feature])
 
 
@@ -171,17 +179,28 @@ def _column_of_frame(frame: Any) -> NumericColumn:
     if hasattr(frame, "iloc"):
         return _column_of_series(frame.iloc[:, 0])
     if hasattr(frame, "get_columns"):
-        series = frame.get_columns()[0]
-        kind = type(series.dtype).__name__
-        if kind == "Enum":
-            names = list(series.dtype.categories)
-            position = {name: i for i, name in enumerate(names)}
-            return _column_of_codes([position.get(name, -1) for name in series.to_list()], names)
-        return _column_of_values(series.to_numpy() if kind != "Categorical" else _objects(series.to_list()))
+        return _column_of_polars(frame.get_columns()[0])
     column = frame.column(0)
-    if str(column.type).startswith(("int", "uint", "float", "double")):
+    kind = str(column.type)
+    if kind.startswith(("int", "uint", "bool")):
+        present = column.fill_null(False if kind == "bool" else 0)
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        return _column_of_integers(present.to_numpy(zero_copy_only=False), missing)
+    if kind.startswith(("float", "double")):
         return _column_of_values(column.to_numpy())
     return _column_of_values(_objects(column.to_pylist()))
+
+
+def _column_of_polars(series: Any) -> NumericColumn:
+    kind = type(series.dtype).__name__
+    if kind == "Enum":
+        names = list(series.dtype.categories)
+        position = {name: i for i, name in enumerate(names)}
+        return _column_of_codes([position.get(name, -1) for name in series.to_list()], names)
+    if series.dtype.is_integer() or kind == "Boolean":
+        present = series.fill_null(False if kind == "Boolean" else 0)
+        return _column_of_integers(present.to_numpy(), series.is_null().to_numpy())
+    return _column_of_values(series.to_numpy() if kind != "Categorical" else _objects(series.to_list()))
 
 
 def _column_of_series(series: Any) -> NumericColumn:
@@ -189,7 +208,24 @@ def _column_of_series(series: Any) -> NumericColumn:
     if type(series.dtype).__name__ == "CategoricalDtype":
         column = _column_of_codes(series.cat.codes, series.cat.categories)
         return replace(column, is_ordered=bool(series.cat.ordered))
+    if getattr(series.dtype, "kind", "O") in "iub" and series.hasnans:  # to_numpy() would return floats
+        dtype = series.dtype.numpy_dtype
+        return _column_of_integers(series.to_numpy(dtype, na_value=dtype.type(0)), series.isna().to_numpy())
     return _column_of_values(series.to_numpy())
+
+
+def _column_of_integers(values: np.ndarray, missing: np.ndarray) -> NumericColumn:
+    """Return a column of integers or booleans, some of which are missing, whatever their values are."""
+    return NumericColumn(np.where(missing, np.nan, values.astype(np.float64)), exact=values)
+
+
+def _python_number(value: Any) -> Any:
+    """Return a number as bool, int or float, and any other object as it is."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, (Real, Decimal)) else value
 
 
 def _objects(values: list[Any]) -> np.ndarray:
@@ -207,13 +243,13 @@ def _column_of_codes(codes: Any, names: Any) -> NumericColumn:
 def _column_of_values(values: np.ndarray) -> NumericColumn:
     """Read a column as numbers if all non-missing values are numbers, otherwise as sorted categories."""
     if values.dtype.kind in "fiub":
-        return NumericColumn(values.astype(np.float64), exact=values if values.dtype.kind in "iu" else None)
+        return NumericColumn(values.astype(np.float64), exact=values if values.dtype.kind != "f" else None)
     is_present = np.array([not is_missing(value) for value in values], bool)
     numbers = np.full(len(values), np.nan)
     present = values[is_present]
     if all(isinstance(value, (Real, np.bool_, Decimal)) for value in present):
         numbers[is_present] = present.astype(np.float64)
-        return NumericColumn(numbers, exact=values if is_present.all() else None)
+        return NumericColumn(numbers, exact=values)
     names, codes = np.unique([str(value) for value in present], return_inverse=True)
     numbers[is_present] = codes
     return NumericColumn(numbers, tuple(map(str, names)))

@@ -247,6 +247,9 @@ def check_names(names: Sequence[str], expected: Sequence[str]) -> None:
         message += f"Feature names seen at fit time, yet now missing:\n{listed(missing)}\n"
     if not unexpected and not missing:
         message += "Feature names must be in the same order as they were in fit.\n"
+        pairs = enumerate(zip(names, expected))
+        column, name, expected_name = next((i, *pair) for i, pair in pairs if pair[0] != pair[1])
+        message += f"Column {column} is {name!r}, but in fit it was {expected_name!r}.\n"
     raise ValueError(message)
 
 

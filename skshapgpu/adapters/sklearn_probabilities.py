@@ -138,9 +138,8 @@ def _with_probability(
 ) -> AdaptedModel:
     """Return a classifier whose probabilities are a function of the margins of ``adapted``."""
     no_margin = (
-        f"cannot explain the margin of this {name}: its probabilities are means of functions of the sums "
-        "that its members compute, so there is none; use model_output='probability' with background rows as "
-        "data="
+        f"this {name} has no margin, because its probabilities are means of functions of the margins of its "
+        "members: use model_output='probability' with background rows as data="
     )
     adapted = replace(adapted, functions={"probability": function}, no_margin=no_margin)
     adapted = with_classes(model, adapted, "probability", {"probability": probabilities})

@@ -18,11 +18,22 @@ from typing import Any
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, Normalizer, PolynomialFeatures
 
 #: Function of a fitted step and its number of input columns. It returns the position of the input column from
 #: which the step makes each output column, or None if these positions are not known.
 SourceColumns = Callable[[Any, int], np.ndarray | None]
+
+
+#: Modules of scikit-learn whose steps make each column from several columns.
+_MIXING_MODULES = (
+    "sklearn.cluster.",
+    "sklearn.cross_decomposition.",
+    "sklearn.decomposition.",
+    "sklearn.kernel_approximation",
+    "sklearn.manifold.",
+    "sklearn.random_projection",
+)
 
 
 class UnknownOriginError(Exception):
@@ -116,6 +127,10 @@ def _through(transformer: Any, columns: np.ndarray) -> np.ndarray:
         return (columns if _keeps_values(transformer) else _changed(columns))[sources]
     if _have_one_source(columns):
         return np.repeat(_changed(columns[:1]), _n_made(transformer, len(columns)))
+    if kind.__module__.startswith(_MIXING_MODULES) or kind in (Normalizer, PolynomialFeatures):
+        raise UnknownOriginError(
+            f"{_name_of(transformer)} mixes columns, so none of its columns belongs to a single one"
+        )
     raise UnknownOriginError(
         f"{_name_of(transformer)} is not known to make each of its columns from a single one"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from .._explanations.reasons import SIGNS, by_feature, largest, largest_of_sign
 from .._explanations.values import column_names
 from .._rows.arrow import require_arrow
-from .._rows.columns import read_column
+from .._rows.columns import NumericColumn, read_column
 
 #: Whole numbers below this one are exact in float64.
 _EXACT = 2.0**53
@@ -89,8 +88,8 @@ class Strongest:
 def _value_strings(data: Any, features: np.ndarray) -> list[Any]:
     """Return for each column of ``features`` an array of the values of these features as strings.
 
-    Numbers are as short as their type allows, and whole numbers have no decimal point. A string is null if
-    there is no feature (-1), or if its value is missing or unknown.
+    Numbers are as short as their type allows, and whole numbers have no decimal point. Booleans are "True"
+    and "False". A string is null if there is no feature (-1), or if its value is missing or unknown.
     """
     arrow = require_arrow()
     string_arrays, positions, n_strings = [arrow.array([], arrow.string())], np.full(features.shape, -1), 0
@@ -98,7 +97,7 @@ def _value_strings(data: Any, features: np.ndarray) -> list[Any]:
         single = getattr(data, "dtype", None) == np.float32
         for feature, rows, ranks in by_feature(features):
             column = read_column(data, feature, rows)
-            string_arrays.append(_to_strings(column.numbers, column.categories, single))
+            string_arrays.append(_to_strings(column, single))
             positions[rows, ranks] = n_strings + np.arange(len(rows))
             n_strings += len(rows)
     strings = arrow.concat_arrays(string_arrays)
@@ -108,17 +107,24 @@ def _value_strings(data: Any, features: np.ndarray) -> list[Any]:
     ]
 
 
-def _to_strings(numbers: np.ndarray, categories: Sequence[str] | None, single: bool) -> Any:
+def _to_strings(column: NumericColumn, single: bool) -> Any:
     import pyarrow as arrow
     import pyarrow.compute
 
-    missing = np.isnan(numbers)
-    if categories is not None:
+    numbers, missing, exact = column.numbers, column.missing, column.exact
+    if column.categories is not None:
         codes = np.where(missing, 0, numbers).astype(np.int64)
-        return arrow.array(categories, arrow.string()).take(arrow.array(codes, mask=missing))
+        return arrow.array(column.categories, arrow.string()).take(arrow.array(codes, mask=missing))
+    if exact is not None and exact.dtype.kind in "iub":
+        strings = exact if exact.dtype.kind != "b" else np.where(exact, "True", "False")
+        return arrow.array(strings, mask=missing).cast(arrow.string())
     with np.errstate(invalid="ignore"):
         rounded = np.where(np.abs(numbers) < _EXACT, numbers, 0).astype(np.int64)
     unrounded = arrow.array(numbers.astype(np.float32) if single else numbers, mask=missing)
     is_whole = arrow.array(rounded == numbers, mask=missing)
-    strings = arrow.array(rounded).cast(arrow.string()), unrounded.cast(arrow.string())
-    return pyarrow.compute.if_else(is_whole, *strings)
+    forms = arrow.array(rounded).cast(arrow.string()), unrounded.cast(arrow.string())
+    strings = pyarrow.compute.if_else(is_whole, *forms)
+    if exact is None:
+        return strings
+    integers = [str(value) if isinstance(value, int) else None for value in column.values()]  # and booleans
+    return pyarrow.compute.coalesce(arrow.array(integers, arrow.string()), strings)

@@ -12,6 +12,7 @@ from joblib import effective_n_jobs
 
 from .. import reference
 from .._common.devices import cuda_info
+from .._common.digits import counted
 from .._versions import version_of, versions
 from ..adapters.ensemble import Ensemble, Tree
 from ..adapters.schema import AdaptedModel, InputSchema
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> Answer:
         "versions": versions(),
         "processors": os.cpu_count(),
         "threads": effective_n_jobs(-1),
+        "threads_in_python": effective_n_jobs(None),
         "cuda": cuda,
         "self_tests": tests,
         "extras": extras,
@@ -135,7 +137,8 @@ def _text(facts: dict[str, Any]) -> str:
     cuda = facts["cuda"]
     installed = facts["versions"]
     lines = [(name, value) for name, value in installed.items() if value != "not installed"]
-    lines.append(("threads", f"{facts['threads']} of {facts['processors']} processors"))
+    threads = f"{facts['threads']} of {counted(facts['processors'], 'processor')} for commands and n_jobs=-1"
+    lines.append(("threads", f"{threads}, {facts['threads_in_python']} for calls in Python without n_jobs"))
     for i, device in enumerate(cuda["devices"]):
         lines.append((f"cuda:{i}", f"{device['name']}, {bytes_text(device['memory'])}"))
     if not cuda["available"]:

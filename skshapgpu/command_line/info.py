@@ -7,8 +7,9 @@ import os
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 
-from .._common.digits import number
+from .._common.digits import counted, number
 from .._files import saving
 from .._files.locations import RemotePath, locate, shown
 from .._files.model_files import adapt_file
@@ -20,8 +21,8 @@ from ..explainer import TreeExplainer
 from .answers import Answer, aligned, base_values_text, bytes_text, some
 from .models import is_explainer, open_model
 
-#: Number of rows for which memory and time are estimated.
-_N_ESTIMATED_ROWS = 1_000_000
+#: Number of rows for which memory and time are estimated, and the ``n_jobs`` of the command ``explain``.
+_N_ESTIMATED_ROWS, _N_JOBS = 1_000_000, -1
 
 _COVERS = {
     None: "yes",
@@ -57,14 +58,14 @@ def run(args: argparse.Namespace) -> Answer:
         facts |= {"kind": "explainer", "library_version": saving.library_version(place)}
         facts |= _model_facts(saved.adapted) | saved.options
         facts["n_background_rows"] = 0 if saved.background is None else len(saved.background.rows)
-        facts |= _explainer_facts(TreeExplainer.load(path, n_jobs=-1))
+        facts |= _explainer_facts(TreeExplainer.load(path, n_jobs=_N_JOBS))
         return Answer(facts, _text(facts))
     model = open_model(path, args)
     steps, bare_model = ([], model) if isinstance(model, str) else steps_of(model)
     adapted: Any = adapt_file(bare_model)
     facts |= {"kind": "model", "steps": [type(step).__name__ for step in steps]} | _model_facts(adapted)
     try:
-        facts |= _explainer_facts(TreeExplainer(adapted, n_jobs=-1))
+        facts |= _explainer_facts(TreeExplainer(adapted, n_jobs=_N_JOBS))
     except UnsupportedModelError:  # without covers it needs background rows, which are not read here
         pass
     return Answer(facts, _text(facts))
@@ -117,6 +118,7 @@ def _explainer_facts(explainer: TreeExplainer) -> dict[str, Any]:
         "estimate": {
             "n_rows": plan.n_rows,
             "device": plan.device,
+            "threads": effective_n_jobs(_N_JOBS),
             "seconds": plan.seconds,
             "result_bytes": plan.result_bytes,
             "table_bytes": plan.table_bytes,
@@ -162,12 +164,15 @@ def _text(facts: dict[str, Any]) -> str:
         ]
     estimate = facts["estimate"]
     seconds = "" if estimate["seconds"] is None else f", about {number(estimate['seconds'], 2)} s"
+    device = estimate["device"]
+    if device == "cpu":
+        device += f" with {counted(estimate['threads'], 'thread')}"
     lines += [
         ("memory", f"{bytes_text(facts['compiled_bytes'])} compiled"),
         (
             f"{estimate['n_rows']:,} rows",
             f"{bytes_text(estimate['result_bytes'])} of values, {bytes_text(estimate['table_bytes'])} of "
-            f"tables, {bytes_text(estimate['peak_bytes'])} in all{seconds} on {estimate['device']}",
+            f"tables, {bytes_text(estimate['peak_bytes'])} in all{seconds} on {device}",
         ),
     ]
     if estimate["refusal"] is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
-from .._common.checks import require_options
+from .._common.checks import checks_options, require_options
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.cohorts import Cohorts
 from .._explanations.grouping import require_sum_by
@@ -101,6 +101,7 @@ class ShapBarDisplay:
         self.cohort_names = cohort_names
         self.error = error
 
+    @checks_options
     def plot(
         self,
         *,
@@ -219,6 +220,7 @@ class ShapBarDisplay:
         return np.maximum(means + spread, splits.max(axis=0))
 
     @classmethod
+    @checks_options
     def from_explanation(
         cls,
         explanation: Explanation | Cohorts,
@@ -340,6 +342,7 @@ class ShapBarDisplay:
         return cls.from_explanation(explanation, max_features=max_features, output=output, ax=ax, color=color)
 
     @classmethod
+    @checks_options
     def from_cv_results(
         cls,
         cv_results: Mapping[str, Any],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from .._common.checks import require_bool, require_count, require_options
+from .._common.checks import checks_options, require_bool, require_count, require_options
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.values import Explanation
 from .._rows.columns import NumericColumn, is_group, read_column
@@ -110,6 +110,7 @@ class ShapBeeswarmDisplay:
         self.data = data
         self.label = label
 
+    @checks_options
     def plot(
         self,
         *,
@@ -253,6 +254,7 @@ class ShapBeeswarmDisplay:
         return legend
 
     @classmethod
+    @checks_options
     def from_explanation(
         cls,
         explanation: Explanation,

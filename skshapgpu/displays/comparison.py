@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._common.checks import with_article
+from .._common.checks import checks_options, with_article
 from .._common.types import PathOrUrl, Values, Vector
 from .._drift.comparison import ExplanationComparison
 from .._explanations.values import Explanation
@@ -88,6 +88,7 @@ class ShapComparisonDisplay:
         self.sample_names = sample_names
         self.label = label
 
+    @checks_options
     def plot(
         self,
         *,
@@ -142,6 +143,7 @@ class ShapComparisonDisplay:
         return self
 
     @classmethod
+    @checks_options
     def from_comparison(
         cls,
         comparison: ExplanationComparison,
@@ -184,6 +186,7 @@ class ShapComparisonDisplay:
         return display.plot(ax=ax, max_features=max_features, color=color)
 
     @classmethod
+    @checks_options
     def from_explanations(
         cls,
         reference: Explanation | PathOrUrl | Sequence[PathOrUrl],

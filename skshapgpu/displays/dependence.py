@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from .._common.checks import require_bool, require_count, require_options
+from .._common.checks import checks_options, require_bool, require_count, require_options
 from .._common.positions import is_integer, read_position
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.values import Explanation
@@ -115,6 +115,7 @@ class ShapDependenceDisplay:
         self.color_name = color_name
         self.label = label
 
+    @checks_options
     def plot(
         self,
         *,
@@ -226,6 +227,7 @@ class ShapDependenceDisplay:
             base.legend_of_missing(ax, f"{name} missing")
 
     @classmethod
+    @checks_options
     def from_explanation(
         cls,
         explanation: Explanation,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from .._common.checks import require_bool, require_options, with_article
+from .._common.checks import checks_options, require_bool, require_options, with_article
 from .._common.types import ExplainerOptions, InteractionIndex, Model, Table, Values, lists_options
 from .._explanations.interactions import InteractionExplanation
 from ..explainer import as_explainer
@@ -92,6 +92,7 @@ class ShapInteractionDisplay:
         self.label = label
         self.error = error
 
+    @checks_options
     def plot(
         self,
         *,
@@ -177,6 +178,7 @@ class ShapInteractionDisplay:
         return texts
 
     @classmethod
+    @checks_options
     def from_explanation(
         cls,
         explanation: InteractionExplanation,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from scipy.special import expit, logit
 
-from .._common.checks import require_options
+from .._common.checks import checks_options, require_options
 from .._common.digits import digits_for
 from .._common.indices import INDICES
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
@@ -19,13 +19,15 @@ from .room import fit, make_room
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axes._secondary_axes import SecondaryAxis
     from matplotlib.container import BarContainer
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
     from matplotlib.typing import ColorType
 
-#: Smallest distance between two ticks of probabilities, as a fraction of the width of the axes and in inches.
-_TICK_DISTANCE, _TICK_WIDTH = 0.1, 0.5
+#: Smallest distance between two ticks of probabilities, as a fraction of the width of the axes, and smallest
+#: gap between their labels, in inches.
+_TICK_DISTANCE, _LABEL_GAP = 0.1, 0.12
 
 #: Height of ``f(x)`` above the bars and ``E[f(X)]`` below them, and of an axis of probabilities, in rows.
 _TOTALS, _TOP_AXIS = 1.8, 1.7
@@ -101,6 +103,7 @@ class ShapWaterfallDisplay:
         self.log_odds = log_odds
         self.error = error
 
+    @checks_options
     def plot(
         self,
         *,
@@ -161,10 +164,7 @@ class ShapWaterfallDisplay:
         fit(ax)
         make_room(ax, self.texts_)
         if top is not None:
-            width = ax.get_window_extent().width / ax.figure.dpi
-            left, right = ax.get_xlim()
-            ticks = probability_ticks(left, right, max(_TICK_DISTANCE, _TICK_WIDTH / width))
-            top.set_xticks(logit(ticks), [f"{tick:.10g}" for tick in ticks])
+            _label_probabilities(top, ax)
         self.ax_, self.figure_ = ax, base.figure_of(ax)
         return self
 
@@ -195,6 +195,7 @@ class ShapWaterfallDisplay:
         )
 
     @classmethod
+    @checks_options
     def from_explanation(
         cls,
         explanation: Explanation,
@@ -309,26 +310,44 @@ def _value_strings(explanation: Explanation, row: int) -> list[str] | None:
     """Return the feature values of a row as strings; None if the explanation does not have its data."""
     if explanation.data is None:
         return None
-    strings = []
-    for feature in range(len(explanation.feature_names)):
-        column = read_column(explanation.data, feature, np.array([row]))
-        value = column.numbers[0]
-        if np.isnan(value):
-            strings.append("missing")
-        elif column.categories is not None:
-            strings.append(column.categories[int(value)])
-        else:
-            strings.append(base.numeral(value, 5, padded=False))
-    return strings
+    columns = (
+        read_column(explanation.data, feature, np.array([row]))
+        for feature in range(len(explanation.feature_names))
+    )
+    return [column.as_strings(lambda value: base.numeral(value, 5, padded=False))[0] for column in columns]
 
 
-def probability_ticks(low: float, high: float, distance: float = _TICK_DISTANCE) -> list[float]:
+def _label_probabilities(top: SecondaryAxis, ax: Axes) -> None:
+    """Write probabilities on the axis at the top of axes of log-odds, no two of which touch."""
+    top.set_xticks([0.0], [""])
+    (label,) = top.get_xticklabels()
+    box = ax.get_window_extent()
+
+    def width(tick: float) -> float:
+        label.set_text(_tick_text(tick))
+        return (label.get_window_extent().width + _LABEL_GAP * ax.figure.dpi) / box.width
+
+    ticks = probability_ticks(*ax.get_xlim(), width=width)
+    top.set_xticks(logit(ticks), [_tick_text(tick) for tick in ticks])
+
+
+def _tick_text(tick: float) -> str:
+    return f"{tick:.10g}"
+
+
+def probability_ticks(
+    low: float,
+    high: float,
+    distance: float = _TICK_DISTANCE,
+    width: Callable[[float], float] = lambda tick: 0.0,
+) -> list[float]:
     """Return round probabilities whose log-odds are between two limits, at a distance from each other.
 
-    ``distance`` is a fraction of the difference of the limits. Probabilities with the fewest digits are
-    chosen first.
+    ``distance`` is a fraction of the difference of the limits, and so is the ``width`` of a tick's label: no
+    two labels overlap. Probabilities with the fewest digits are chosen first.
     """
     ticks: list[float] = []
+    widths: list[float] = []
     for digits in range(1, 7):
         step = 10.0**-digits
         ends = expit(low), expit(high)
@@ -337,7 +356,13 @@ def probability_ticks(low: float, high: float, distance: float = _TICK_DISTANCE)
             multiples = np.unique(np.r_[multiples[:100], multiples[-100:]])
         candidates = np.round(multiples * step, digits)
         for tick in candidates[np.argsort(np.abs(candidates - 0.5), kind="stable")].tolist():
-            distances = [abs(logit(tick) - logit(other)) for other in ticks]
-            if 0 < tick < 1 and min(distances, default=np.inf) >= distance * (high - low):
+            if not 0 < tick < 1:
+                continue
+            distances = np.abs(logit(tick) - logit(ticks)) / (high - low)
+            if (distances < distance).any():
+                continue
+            label_width = width(tick)
+            if (distances >= (label_width + np.array(widths)) / 2).all():
                 ticks.append(tick)
+                widths.append(label_width)
     return sorted(ticks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -241,17 +241,22 @@ def test_single_precision_and_many_rows() -> None:
 
 def test_what_is_explained_must_be_named() -> None:
     model = fitted("voting")
-    with pytest.raises(UnsupportedModelError, match=r"margin of this VotingClassifier.*output='probability'"):
+    with pytest.raises(UnsupportedModelError, match=r"VotingClassifier has no margin.*output='probability'"):
         TreeExplainer(model)
-    with pytest.raises(UnsupportedModelError, match="margin of this VotingClassifier"):
+    with pytest.raises(UnsupportedModelError, match="this VotingClassifier has no margin"):
         partial_dependence(model, FRAME, ["age"])
     with pytest.raises(ValueError, match=r"give data= for interventional values$"):  # there is no margin
         TreeExplainer(model, model_output="probability")
     for output in ("log_loss", "response", "decision_function"):
         with pytest.raises(ValueError, match="is not defined for this model: use 'probability'"):
             TreeExplainer(model, BACKGROUND, model_output=output)
-    with pytest.raises(ValueError, match="for the margin only"):
-        TreeExplainer(model, BACKGROUND, model_output="probability").explain_interactions(ROWS)
+    explainer = TreeExplainer(model, BACKGROUND, model_output="probability")
+    for call in (explainer.explain_interactions, partial(explainer.explain, index="BV")):
+        with pytest.raises(
+            ValueError, match=r"this model has no margin: explain.* SHAP values of the prob"
+        ) as error:
+            call(ROWS)
+        assert "raw" not in str(error.value)
     with pytest.raises(ValueError, match=r"is a score of an IsolationForest.*use model_output='raw'"):
         TreeExplainer(boosting().fit(FRAME, TWO), BACKGROUND, model_output="decision_function")
     stack = StackingClassifier([("a", calibrated(boosting(), "isotonic"))], cv=2).fit(FRAME, TWO)

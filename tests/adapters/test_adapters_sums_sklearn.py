@@ -258,7 +258,7 @@ def ranged(model: Any) -> Any:
         (
             VotingRegressor([("a", make_pipeline(PCA(), forest()))]),
             NUMBERS,
-            r"PCA is not known.*put the steps before the VotingRegressor",
+            r"PCA mixes columns.*put the steps before the VotingRegressor",
         ),
         (
             VotingRegressor([("a", VotingRegressor([("b", steps(forest()))]))]),

@@ -99,7 +99,7 @@ def test_models_without_steps_and_refusals() -> None:
     batch = pa.RecordBatch.from_pandas(numbers)
     assert BatchExplainer(model, sum_by="input")(batch).equals(BatchExplainer(model)(batch))
     mixing = make_pipeline(PCA(2), RandomForestRegressor(3, random_state=0)).fit(numbers, TARGET)
-    with pytest.raises(ValueError, match=r"PCA is not known to make .* by name instead, with feature_groups"):
+    with pytest.raises(ValueError, match=r"PCA mixes columns, .* by name instead, with feature_groups"):
         BatchExplainer(mixing, sum_by="input")
     with pytest.raises(ValueError, match="sum_by must be 'input' or None"):
         BatchExplainer(model, sum_by="inputs")

@@ -91,8 +91,10 @@ def test_doctor(run: Any, few_extras: None) -> None:
     assert len(facts["self_tests"]) == 1 + len(skshapgpu.cuda_info()["devices"])
     assert [extra["version"] for extra in facts["extras"]] == [np.__version__, None]
     assert facts["extras"][1]["install"] == "pip install no-such"
-    assert 1 <= facts["threads"]
+    assert 1 <= facts["threads"] <= facts["processors"] and facts["threads_in_python"] == 1
     code, out, _ = run("doctor")
+    processors = "1 processor" if facts["processors"] == 1 else f"{facts['processors']} processors"
+    assert f"{facts['threads']} of {processors} for commands and n_jobs=-1, 1 for calls in Python" in out
     assert code == 0 and "values are right" in out and "pip install no-such" in out
     assert "avx" in out or "baseline" in out
 

@@ -13,6 +13,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from skshapgpu import TreeExplainer
 from skshapgpu._common import memory
+from skshapgpu._engine import execution
+from skshapgpu.command_line import info as command_info
 from skshapgpu.command_line import main
 
 N_ROWS = 400
@@ -126,3 +128,28 @@ def test_rows_that_no_call_can_take(
     assert "the machine has 1,000 bytes" in info(tmp_path / "saved")[0]["estimate"]["refusal"]
     assert main(["info", str(tmp_path / "saved")]) == 0
     assert "refused in one call: the machine has 1,000 bytes" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize("n_processors", [1, 3])
+def test_the_time_is_that_of_the_threads_that_are_named(
+    info: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    n_processors: int,
+) -> None:
+    monkeypatch.setattr(command_info, "effective_n_jobs", lambda n_jobs: n_processors)
+    monkeypatch.setattr(execution, "effective_n_jobs", lambda n_jobs: 1 if n_jobs is None else n_processors)
+    X, y = mixed_frame()
+    model = HistGradientBoostingRegressor(max_iter=50).fit(X[["n0", "n1"]], y)
+    TreeExplainer(model).save(tmp_path / "saved")
+    estimate = info(tmp_path / "saved")[0]["estimate"]
+    assert estimate["threads"] == n_processors
+    n_rows = estimate["n_rows"]
+    assert estimate["seconds"] == TreeExplainer(model, n_jobs=-1).plan(n_rows).seconds
+    alone = TreeExplainer(model).plan(n_rows).seconds
+    assert alone is not None and (estimate["seconds"] < 0.6 * alone) == (n_processors == 3)
+    assert main(["info", str(tmp_path / "saved")]) == 0
+    threads = "1 thread" if n_processors == 1 else "3 threads"
+    assert f" s on cpu with {threads}\n" in capsys.readouterr().out

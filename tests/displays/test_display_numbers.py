@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skshapgpu import Explanation
-from skshapgpu._common.digits import digits_for, number
+from skshapgpu._common.digits import counted, digits_for, number
 
 
 def explanation(values: np.ndarray, base_value: float, data: Any = None) -> Explanation:
@@ -109,3 +109,13 @@ def test_representations() -> None:
     shown = repr(explanation(np.array([[209642.0, 5.25]]), 1_700_000_001.0))
     assert "base value: 1700000001\n" in shown and "f0: 209642\n" in shown and "f1: 5.25" in shown
     assert ">209642<" in explanation(np.array([[209642.0, 5.25]]), 1_700_000_001.0)._repr_html_()
+
+
+def test_nouns_have_the_form_of_their_number() -> None:
+    assert [counted(n, "output") for n in (0, 1, 2, 1200)] == [
+        "0 outputs",
+        "1 output",
+        "2 outputs",
+        "1,200 outputs",
+    ]
+    assert [counted(n, "leaf", "leaves") for n in (1, 2)] == ["1 leaf", "2 leaves"]

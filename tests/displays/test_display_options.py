@@ -198,6 +198,30 @@ def test_arguments_of_plot_are_arguments_of_all_from_methods(cls: Any) -> None:
         assert parameters[argument].default is None
 
 
+@pytest.mark.parametrize(
+    "cls",
+    [
+        ShapBarDisplay,
+        ShapBeeswarmDisplay,
+        ShapComparisonDisplay,
+        ShapInteractionDisplay,
+        ShapWaterfallDisplay,
+    ],
+)
+def test_arguments_of_shap_are_unknown_with_a_hint(cls: Any) -> None:
+    methods = [name for name in dir(cls) if name.startswith("from_")]
+    assert methods
+    for name in (*methods, "plot"):
+        with pytest.raises(
+            TypeError, match=rf"{name}\(\) got an .* 'max_display'. Did you mean 'max_features'\?"
+        ):
+            getattr(cls, name)(None, None, max_display=5)
+    with pytest.raises(TypeError, match=r"from_explanation.*'colour_by'. Did you mean 'color_by'"):
+        ShapDependenceDisplay.from_explanation(explanation(), 0, colour_by=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"plot.*'cmaps'. Did you mean 'cmap'"):
+        ShapDependenceDisplay.from_explanation(explanation(), 0).plot(cmaps="viridis")  # type: ignore[call-arg]
+
+
 def test_numbers_of_features_of_interactions() -> None:
     from skshapgpu import InteractionExplanation
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,23 @@ def test_the_prediction_is_also_a_probability() -> None:
         assert float(probability) == pytest.approx(expected, rel=5e-3)
         assert "probability" not in base_value, "the mean of log-odds is no log-odds of a mean"
     assert "probability" not in totals(draw(ShapWaterfallDisplay, random_explanation()))[0]
+
+
+@pytest.mark.parametrize("font_size", [10, 14])
+@pytest.mark.parametrize("margin", [-20, -12, -6.5, -2, 0.5, 2.2, 4.5, 6.87, 9, 11.2, 15, 20])
+def test_labels_of_probabilities_do_not_touch(margin: float, font_size: int) -> None:
+    base_value = -0.142
+    values = np.array([[0.55, 0.25, 0.12, 0.08]]) * (margin - base_value)
+    explanation = random_explanation(1, 4, unit="log-odds", values=values, base_values=base_value)
+    with pyplot.rc_context({"font.size": font_size}):
+        display = draw(ShapWaterfallDisplay, explanation)
+        assert_readable(display.figure_)
+        (top,) = display.ax_.child_axes
+        boxes = [label.get_window_extent() for label in top.get_xticklabels()]
+    assert 3 <= len(boxes) <= 10
+    digit = font_size * display.figure_.dpi / 72 / 2  # a digit is about half as wide as it is high
+    for left, right in itertools.pairwise(boxes):
+        assert right.x0 - left.x1 >= digit / 2, "the labels look like a single number"
 
 
 def test_values_due_to_rounding_are_zero() -> None:

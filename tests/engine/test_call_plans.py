@@ -235,3 +235,9 @@ def test_peaks_are_those_of_the_process() -> None:
         predicted, result, measured = map(int, line.split())
         assert result * 0.95 < measured < predicted * 1.2 + 3e6, line
     assert run.stdout.count("\n") == 3
+
+
+def test_a_single_thing_is_in_the_singular() -> None:
+    stump = RandomForestRegressor(1, max_depth=1, random_state=0).fit(X, Y)
+    text = str(explainer_of(stump, algorithm="quadrature").plan(1))
+    assert text.startswith("1 row on cpu") and "\n1 tree, 2 leaves, 1 quadrature node: " in text

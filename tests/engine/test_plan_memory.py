@@ -59,7 +59,7 @@ def test_results_larger_than_the_machine(
     plan = explainer.plan(len(X))
     assert plan.refusal == (
         f"the machine has {X.nbytes - 1:,} bytes, but 442 rows need {X.nbytes:,} for their SHAP values "
-        "(10 features, 1 outputs); explain fewer rows"
+        "(10 features, 1 output); explain fewer rows"
     )
     assert f"refused: {plan.refusal}" in str(plan)
     with pytest.raises(MemoryError) as raised:

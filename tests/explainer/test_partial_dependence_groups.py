@@ -348,7 +348,7 @@ def test_wrong_arguments(change: dict[str, Any], error: type[Exception], message
 def test_steps_that_mix_columns() -> None:
     numbers = X[["rooms", "year"]]
     model = make_pipeline(PCA(2), DecisionTreeRegressor(max_depth=3)).fit(numbers, Y)
-    with pytest.raises(ValueError, match="PCA is not known to make each of its columns from a single one"):
+    with pytest.raises(ValueError, match="PCA mixes columns, so none of its columns belongs to a single one"):
         partial_dependence(model, numbers, "year", feature_groups="input")
     tables = library("pyarrow").Table.from_pandas(numbers)
     scaled = make_pipeline(StandardScaler(), DecisionTreeRegressor(max_depth=3)).fit(numbers, Y)

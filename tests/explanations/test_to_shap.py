@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -140,3 +141,74 @@ def test_columns_of_objects_that_are_numbers() -> None:
     given = explanation.to_shap()
     np.testing.assert_array_equal(given.data, [[1, 0.5], [np.nan, 1.5], [3, 2.5]])
     assert given.display_data is None
+
+
+def assert_rows_equal(row: Any, expected: Any) -> None:
+    """Compare two explanations of shap, of one row each."""
+    assert row.shape == expected.shape
+    for name in ("values", "base_values", "data", "display_data"):
+        ours, theirs = getattr(row, name), getattr(expected, name)
+        assert (ours is None) == (theirs is None), name
+        if ours is not None:
+            ours, theirs = np.asarray(ours), np.asarray(theirs)
+            if ours.dtype == object:  # NumPy calls missing values in arrays of objects unequal
+                ours, theirs = ours.astype(str), theirs.astype(str)
+            np.testing.assert_array_equal(ours, theirs, err_msg=name)
+    assert list(row.feature_names) == list(expected.feature_names)
+    assert (row.output_names is None) == (expected.output_names is None)
+
+
+@pytest.mark.parametrize("make", [single, several, in_frames, of_base_values_of_rows])
+def test_a_row_is_the_row_of_shap(make: Callable[[], Explanation]) -> None:
+    explanation = make()
+    rows = explanation.to_shap()
+    for row in (3, -1, np.int64(7)):
+        assert_rows_equal(explanation[row].to_shap(), rows[int(row)])
+        assert_rows_equal(explanation[row][:].to_shap(), rows[int(row)])
+        assert_rows_equal(explanation[row, [1, 0]].to_shap(), rows[int(row), [1, 0]])
+    assert_rows_equal(next(iter(explanation)).to_shap(), rows[0])
+    assert explanation[3].values.shape[0] == 1  # our own form keeps the axis
+    assert_rows_equal(explanation[3].to_shap(), pickle.loads(pickle.dumps(explanation[3])).to_shap())
+
+
+@pytest.mark.parametrize("make", [single, several, in_frames])
+def test_several_rows_stay_rows_even_if_there_is_one(make: Callable[[], Explanation]) -> None:
+    explanation = make()
+    only = np.arange(len(explanation)) == 3
+    for rows in (
+        explanation[3:4],
+        explanation[[3]],
+        explanation[only],
+        explanation[3][[0]],
+        explanation[3][0:1],
+    ):
+        assert rows.to_shap().shape == (1, *explanation.shape[1:])
+    assert explanation[3][1:].to_shap().shape == (0, *explanation.shape[1:])
+
+
+def test_labels_select_a_row_as_in_pandas() -> None:
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(DIABETES[:N_ROWS]).rename(columns="x{}".format)
+    X.index = [f"patient {i // 2 if i > 50 else i}" for i in range(N_ROWS)]
+    model = RandomForestRegressor(10, max_depth=5, random_state=0).fit(X, PROGRESSION[:N_ROWS])
+    explanation = explain(model, X)
+    assert_rows_equal(explanation.loc["patient 4"].to_shap(), explanation.to_shap()[4])
+    assert explanation.loc[["patient 4"]].to_shap().shape == (1, 10)
+    assert explanation.loc["patient 27"].to_shap().shape == (3, 10)  # 27, 54 and 55
+
+
+ROW_PLOTS = ("bar", "waterfall", "force")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("plot", ROW_PLOTS)
+def test_plots_of_a_row_draw_what_shap_draws(plot: str) -> None:
+    draw = getattr(shap.plots, plot)
+    options = {"matplotlib": True} if plot == "force" else {}
+    texts = []
+    for row in (in_frames()[3].to_shap(), in_frames().to_shap()[3]):
+        draw(row, show=False, **options)
+        assert_drawn()
+        texts.append([text.get_text() for ax in pyplot.gcf().axes for text in ax.texts])
+        pyplot.close("all")
+    assert texts[0] == texts[1] and texts[0]

@@ -208,7 +208,9 @@ NAMED = InputSchema(3, feature_names=("a", "b", "c"))
 def test_names_must_match(package: str) -> None:
     columns = {name: np.zeros(2) for name in "abc"}
     chunk(frame(package, columns), NAMED)
-    with pytest.raises(ValueError, match="must be in the same order"):
+    with pytest.raises(
+        ValueError, match=r"must be in the same order.*\nColumn 1 is 'c', but in fit it was 'b'"
+    ):
         chunk(frame(package, {name: columns[name] for name in "acb"}), NAMED)
     with pytest.raises(ValueError, match=r"unseen at fit time:\n- d\n.*now missing:\n- b") as error:
         chunk(frame(package, {name: np.zeros(2) for name in "adc"}), NAMED)

@@ -57,6 +57,7 @@ explain_batches(model, "rows.csv", "values.parquet", csv_options={"sep": ";"})  
 cross_val_explain(model, X, y, explain_params={"precison": "double"})  # mistake: misspelt option
 explanation.reasons("three")  # mistake: type
 explain_interactions(model, X, index="SV")  # mistake: choice
+print(explanation.abs)  # mistake: attribute of explanations of shap
 explanation.values.abs()  # mistake: method of another library's arrays
 print(explanation.groupby(y)[0].value)  # mistake: misspelt attribute
 len(explanation.output_names)  # mistake: there are no names if there is one output
