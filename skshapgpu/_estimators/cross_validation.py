@@ -106,7 +106,8 @@ def cross_val_explain(
         n_tests : ndarray of int64, shape (n_rows,)
             Number of splits over which the values of each row are averaged.
         importances : ndarray of float64, shape (n_splits, n_features)
-            :meth:`Explanation.importance` over the test rows of each split, summed over the outputs.
+            :meth:`Explanation.importance` over the test rows of each split, summed over the outputs; NaN if
+            the training rows of the split lack a class.
         explain_time : ndarray of float64, shape (n_splits,)
             Seconds taken to explain each split.
 
@@ -363,7 +364,7 @@ def _warn_of_missing_classes(number: int, model: Any, classes: tuple[Any, ...] |
         listed = ", ".join(map(repr, missing))
         warnings.warn(
             f"the training rows of split {number} have none of class {listed}: the values of its test rows "
-            "are NaN for that class; stratified splits avoid the problem",
+            "are NaN for that class, and so are the split's importances; stratified splits avoid the problem",
             stacklevel=5,
         )
 

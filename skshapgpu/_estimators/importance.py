@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -156,15 +157,17 @@ class Importances:
 
     @property
     def std(self) -> npt.NDArray[np.float64]:
-        """Standard deviation of the importances over the parts or splits."""
-        return np.nanstd(self.importances, axis=1)
+        """Standard deviation of the importances over the parts or splits, NaN if no split has all classes."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            return np.nanstd(self.importances, axis=1)
 
     def summed(self) -> Importances:
-        """Return the importances summed over the outputs."""
-        has_none = np.isnan(self.importances).all(axis=2)
-        importances = np.where(has_none, np.nan, np.nansum(self.importances, axis=2))
-        overall = None if self.overall is None else self.overall.sum(axis=1)
-        return replace(self, importances=importances, overall=overall)
+        """Return the importances summed over the outputs.
+
+        A split that lacks a class is left out of the mean of this class only.
+        """
+        return replace(self, importances=self.importances.sum(axis=2), overall=self.mean.sum(axis=1))
 
 
 def no_score(estimator: Any, X: Any, y: Any = None) -> float:

@@ -90,7 +90,9 @@ class OutOfFold:
             self._data.add(rows, names, explanation.data)
         self._base_values[number, outputs] = base_values.mean(axis=0)
         self._seconds[number] = split.seconds
-        self._importances[number] = names, explanation.importance().reshape(len(names), -1).sum(axis=1)
+        has_all_outputs = len(outputs) == self._sums.shape[2]
+        importances = explanation.importance().reshape(len(names), -1).sum(axis=1)
+        self._importances[number] = names, importances if has_all_outputs else np.full(len(names), np.nan)
         if explanation.origins is not None:
             self._origins[names] = replace(explanation.origins, changed=None, data=None)
         self._devices[explanation.device] = None

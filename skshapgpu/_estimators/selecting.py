@@ -148,8 +148,11 @@ class OutOfFoldSelector(BaseShapSelector):
             by_input=True,
             **options,
         ).summed()
-        if np.isnan(importances.importances).all(axis=1).any():
-            raise ValueError("a column has no importance: no test row that is explained has a weight above 0")
+        if np.isnan(importances.mean).any():
+            raise ValueError(
+                "a column has no importance: no test row that is explained has a weight above 0, or all "
+                "splits lack a class, which stratified splits do not"
+            )
         return importances
 
     def _get_support_mask(self) -> np.ndarray:

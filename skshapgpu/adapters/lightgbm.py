@@ -246,6 +246,7 @@ def read_text(
         n_features=n_features,
         feature_names=None if invented else tuple(names),
         blank_as_underscore=True,
+        adds_repeated_entries=False,
         array_dtype="float32",
         object_dtype=object_dtype,
         frame_encoder=PandasCategories(categories),

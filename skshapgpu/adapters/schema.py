@@ -180,6 +180,8 @@ class InputSchema:
     allow_sparse_nan : bool
         Whether the library reads NaN in a sparse matrix as it reads NaN in an array. Without ``allow_nan``,
         it has no effect.
+    adds_repeated_entries : bool
+        Whether the library adds up the numbers that a sparse matrix stores for the same entry, as SciPy does.
     allow_categories : bool
         Whether a categorical column without an encoder is accepted in a data frame: its categories are then
         read as numbers. False for a library that would compare the codes of the categories instead.
@@ -235,6 +237,7 @@ class InputSchema:
     allow_inf: bool = True
     allow_sparse: bool = True
     allow_sparse_nan: bool = True
+    adds_repeated_entries: bool = True
     allow_categories: bool = True
     missing_value: float = np.nan
     sparse_zero_missing: bool = False

@@ -441,6 +441,7 @@ class _Schemas:
             allow_sparse=all(s.allow_sparse for s in schemas)
             and len({s.sparse_zero_missing for s in schemas}) == 1,
             allow_sparse_nan=all(s.allow_sparse_nan for s in schemas),
+            adds_repeated_entries=all(s.adds_repeated_entries for s in schemas),
             missing_value=schemas[0].missing_value,
             sparse_zero_missing=all(s.sparse_zero_missing for s in schemas),
             encoders=self._encoders(),

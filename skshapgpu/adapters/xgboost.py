@@ -231,6 +231,7 @@ def _read(
         allow_categories=False,
         missing_value=missing,
         sparse_zero_missing=True,
+        adds_repeated_entries=False,
         encoders=_encoders(ensemble, types, fields.category_lists(forest, n_features), version, missing),
     )
     is_binary = n_outputs == 1 and (classes is not None or objective.startswith("binary:"))

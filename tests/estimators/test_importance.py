@@ -123,6 +123,11 @@ def test_missing_classes() -> None:
     for split in range(3):
         assert missing[:, split].all(axis=0).tolist() == [label == split for label in range(3)]
     assert np.isfinite(result.importances_mean).all()
+    # Each class is missing in one of three splits, so that its importance is the mean over the two others.
+    whole = cross_validated_importance(forest_classifier(), X, y, cv=KFold(3))
+    assert np.isnan(whole.importances).all()
+    expected = np.nanmean(result.importances, axis=1).sum(axis=1)
+    np.testing.assert_allclose(whole.importances_mean, expected)
     splits = [(np.arange(100), np.arange(100, 150)), (np.arange(0, 150, 2), np.arange(1, 150, 2))]
     model = HistGradientBoostingClassifier(max_iter=3)
     with pytest.warns(UserWarning, match="split 0 are not explained"):

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from helpers.chunks import FRAMES, SMALL, Codes, chunk, frame
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
-from skshapgpu import TreeExplainer
+from skshapgpu import TreeExplainer, explain
 from skshapgpu._rows.inputs import HostRows, read
 from skshapgpu._rows.tables import select, to_array
 from skshapgpu.adapters.schema import InputSchema
@@ -236,6 +236,34 @@ def test_sparse_duplicates_are_summed_and_x_is_left_alone() -> None:
     X = sp.csr_array((np.array([1.0, 2.0, 4.0]), np.array([2, 2, 0]), np.array([0, 3, 3])), shape=(2, 3))
     np.testing.assert_array_equal(chunk(X), [[4, 0, 3], [0, 0, 0]])
     np.testing.assert_array_equal(X.data, [1, 2, 4])
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array, sp.csr_matrix])
+@pytest.mark.parametrize("family", ["xgboost", "lightgbm"])
+def test_repeated_entries_that_the_library_does_not_add_up_are_refused(family: str, form: Any) -> None:
+    rng = np.random.default_rng(0)
+    dense = rng.normal(size=(60, 3))
+    y = dense @ [1.0, 2.0, 3.0]
+    library = pytest.importorskip(family)
+    options = {"n_estimators": 3, **({"verbose": -1, "min_child_samples": 2} if family == "lightgbm" else {})}
+    model = (library.LGBMRegressor if family == "lightgbm" else library.XGBRegressor)(**options).fit(dense, y)
+    columns, rows = np.tile(np.arange(3), 120), np.repeat(np.arange(60), 6)
+    major, minor = (columns, rows) if form is sp.csc_array else (rows, columns)
+    order = np.lexsort((minor, major))
+    stored = (dense / 2)[rows[order], columns[order]]
+    bounds = np.searchsorted(major[order], np.arange(len(np.unique(major)) + 1))
+    X = form((stored, minor[order], bounds), shape=dense.shape)
+    assert X.nnz == 2 * dense.size
+    with pytest.raises(ValueError, match=r"stores some entries more than once.* X\.sum_duplicates\(\)"):
+        explain(model, X)
+    with pytest.raises(ValueError, match="more than once"):
+        TreeExplainer(model, X)
+    X.sum_duplicates()
+    np.testing.assert_array_equal(explain(model, X).values, explain(model, sp.csr_array(dense)).values)
+    shuffled = sp.csr_array(dense)
+    shuffled.indices[:3], shuffled.data[:3] = shuffled.indices[[2, 1, 0]], shuffled.data[[2, 1, 0]]
+    shuffled.has_sorted_indices = shuffled.has_canonical_format = False
+    np.testing.assert_array_equal(explain(model, shuffled).values, explain(model, X).values)
 
 
 def test_sparse_is_checked_and_encoded_like_dense() -> None:
