@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -66,11 +65,11 @@ class CompiledExplainer:
             )
             if have_positions(feature_groups):
                 reader.fix_columns()
-        background, read = None, partial(reader.read_on_host, argument="data")
+        background = None
         if options.interventional:
-            background = Background.read(data, data_weight, read, adapted.ensemble.x_dtype)
+            background = Background.read(data, data_weight, reader.read_data, adapted.ensemble.x_dtype)
         elif data is not None:
-            adapted = with_covers_of(adapted, data, data_weight, read, options.n_jobs)
+            adapted = with_covers_of(adapted, data, data_weight, reader.read_data, options.n_jobs)
         self._agreement = Agreement.of(model, adapted, options.model_output, options.check_additivity)
         self._adapted = replace(adapted, predictions={})  # they may hold the model
         self._compile(options, link, background, groups, by_input=isinstance(feature_groups, str))

@@ -58,6 +58,7 @@ class Reader:
     def __init__(self, steps: Sequence[Any], adapted: AdaptedModel) -> None:
         self.steps = steps
         self._fixed_columns: tuple[str, ...] = ()
+        self._columns_of_data: tuple[str, ...] = ()
         self.schema, self._x_dtype = adapted.schema, adapted.ensemble.x_dtype
         self._tested = tested_columns(adapted.ensemble)
 
@@ -88,6 +89,8 @@ class Reader:
 
     def _read(self, X: Any, argument: str) -> HostRows:
         rows = read(X, self.schema, self._x_dtype, self._tested, self._seen)
+        if self._columns_of_data:
+            self._require_columns_of_data(rows.names)
         for own in self.schema.inputs:
             rows.add(read(prepare(own.steps, X).transformed, own.schema, own.x_dtype))
         if self.schema.warns_as is not None and not is_container(X):
@@ -139,6 +142,8 @@ class Reader:
         load_cuda()  # raises an error before any work if GPUs cannot be used
         if self._fixed_columns:
             self.require_fixed_columns(names_of(X))
+        if self._columns_of_data:
+            self._require_columns_of_data(names_of(X))
         transformed = prepare_on_gpu(self.steps, X, self._steps_may_write)
         rows = gpu_columns.read(
             transformed, self.schema, self._x_dtype, self._numbers(), self.default_names, devices
@@ -166,6 +171,23 @@ class Reader:
             f"and {argument} has {label} there: give the names of the columns, or {argument} with its "
             "columns in that order"
         )
+
+    def read_data(self, data: Any) -> HostRows:
+        """Read background rows, with whose columns those of X are compared if the model has no names."""
+        rows = self.read_on_host(data, "data")
+        if not self.steps and self.schema.feature_names is None and rows.names is not None:
+            self._columns_of_data = rows.names
+        return rows
+
+    def _require_columns_of_data(self, names: tuple[str, ...] | None) -> None:
+        """Raise ``ValueError`` if X has the columns of the background data in another order."""
+        expected = self._columns_of_data
+        if names is not None and names != expected and set(names) == set(expected):
+            column = next(i for i, name in enumerate(names) if name != expected[i])
+            raise ValueError(
+                f"the columns of X and of data are the same in another order: column {column} is "
+                f"{names[column]!r} in X and {expected[column]!r} in data"
+            )
 
     def _numbers(self) -> NumberRules:
         schema, x_dtype = self.schema, self._x_dtype

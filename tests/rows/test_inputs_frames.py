@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import warnings
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from helpers.chunks import FRAMES, SMALL, Codes, chunk, frame
+from sklearn.ensemble import RandomForestRegressor
 
+from skshapgpu import explain
 from skshapgpu._rows.inputs import read
 from skshapgpu.adapters.schema import InputSchema
 
@@ -241,6 +244,27 @@ def test_column_numbers_are_no_names_unless_the_model_knows_them() -> None:
         chunk(X[[2, 1, 0]], numbered)
     with pytest.raises(ValueError, match="unseen"):
         chunk(X.rename(columns={0: "a"}), NAMED)
+
+
+@pytest.mark.parametrize("labels", [[2, 0, 1], ["c", "a", "b"]], ids=["integers", "strings"])
+def test_data_and_x_have_the_same_order_of_columns(labels: list[Any]) -> None:
+    """A model without names of columns cannot tell; scikit-learn keeps strings only."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(80, 3)), columns=labels)
+    y = 5 * X[labels[0]] + X[labels[1]]
+    model = RandomForestRegressor(5, random_state=0).fit(X.to_numpy(), y)
+    other = X[sorted(labels)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about strings that the model does not have
+        right = explain(model, X, data=X[:9])
+        np.testing.assert_array_equal(right.values, explain(model, X.to_numpy(), data=X[:9]).values)
+        for data, rows in ((other[:9], X), (X[:9], other)):
+            for options in ({}, {"feature_perturbation": "tree_path_dependent"}):
+                with pytest.raises(ValueError, match="same in another order: column 0 is "):
+                    explain(model, rows, data=data, **options)
+        renamed = X.set_axis(["x", "y", "z"], axis=1)
+        np.testing.assert_array_equal(right.values, explain(model, renamed, data=X[:9]).values)
 
 
 def test_duplicate_names_are_refused() -> None:
