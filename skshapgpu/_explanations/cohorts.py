@@ -192,6 +192,8 @@ def _labels_in_column(explanation: Any, name: str) -> tuple[list[Any], Sequence[
         is_small = np.abs(numbers) < 2**53
         if column.exact is not None and not (is_small.all() or column.missing.any()):
             return column.exact.tolist(), None  # different numbers may be equal in float64
+        if column.exact is not None:
+            return column.values(), None
         all_whole = bool((is_small & (numbers == np.round(numbers))).all())
         return (numbers.astype(np.int64) if all_whole else numbers).tolist(), None
     categories = [None if np.isnan(code) else column.categories[int(code)] for code in column.numbers]

@@ -195,6 +195,17 @@ def test_waterfalls_write_the_same(container: str) -> None:
             assert display.feature_values[feature].replace("\N{MINUS SIGN}", "-") == words(record)
 
 
+@pytest.mark.filterwarnings("ignore:X has feature names")
+@pytest.mark.parametrize("container", ["pandas", "polars", "Arrow", "nullable, none missing"])
+def test_cohorts_have_labels_of_these_types(container: str) -> None:
+    frame, convert = CONTAINERS[container]
+    explanation = explain(MODEL, convert(frame), columns="all")
+    assert list(map(repr, explanation.groupby("urgent"))) == ["False", "True"]
+    counts = [repr(int(count)) for count in sorted(set(frame["complaints"]))]
+    assert list(map(repr, explanation.groupby("complaints"))) == counts
+    assert list(explanation.groupby("id")) == sorted(set(frame["id"]))
+
+
 def test_groups_write_the_same() -> None:
     explanation = explain(
         HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=5).fit(FRAME, Y),
