@@ -554,8 +554,8 @@ def read(
     elif sp.issparse(table.data):
         if not schema.allow_sparse:
             raise ValueError(
-                "X is sparse: the entries that it does not store are zero for some members of the model, and "
-                "missing for others; pass X.toarray()"
+                "X is sparse, which predict does not take, or members of the model read in different ways: "
+                "pass X.toarray()"
             )
         if not schema.adds_repeated_entries and sp.issparse(X) and repeats_entries(X):
             raise ValueError(

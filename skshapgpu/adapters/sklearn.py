@@ -357,7 +357,7 @@ def _hist_gradient_boosting(model: Any) -> AdaptedModel:
         intercept=np.ravel(model._baseline_prediction),
     )
     link, scale = _link(model)
-    return _adapted(
+    adapted = _adapted(
         model,
         ensemble,
         trees,
@@ -369,6 +369,7 @@ def _hist_gradient_boosting(model: Any) -> AdaptedModel:
         allow_inf=True,
         encoders=encoders,
     )
+    return replace(adapted, schema=replace(adapted.schema, allow_sparse=False))
 
 
 def _read_predictor(predictor: Any, columns: np.ndarray, output: int) -> Tree:

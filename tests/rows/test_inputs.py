@@ -451,8 +451,7 @@ def test_every_kind_gives_the_same_values(model: Any) -> None:
         X.astype("g"),
         X.astype(object),
         X.tolist(),
-        sp.csc_matrix(X),
-        sp.csr_array(X),
+        *([] if isinstance(model, HistGradientBoostingRegressor) else [sp.csc_matrix(X), sp.csr_array(X)]),
         pd.DataFrame(table),
         pl.DataFrame(table),
         pa.table(table),
@@ -460,6 +459,9 @@ def test_every_kind_gives_the_same_values(model: Any) -> None:
         pd.DataFrame(table, dtype="Float64"),
     ):
         np.testing.assert_array_equal(explainer.shap_values(other), expected)
+    if isinstance(model, HistGradientBoostingRegressor):
+        with pytest.raises(ValueError, match="X is sparse, which predict does not take"):
+            explainer.shap_values(sp.csr_array(X))
     single = explainer.shap_values(X.astype("f4"))
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, expected, atol=1e-6)

@@ -108,7 +108,7 @@ def adapt_content(content: bytes) -> AdaptedModel:
     real = trees.input_type in (messages.FLOAT, messages.DOUBLE)
     return AdaptedModel(
         ensemble,
-        InputSchema(trees.n_features, allow_nan=real, allow_inf=real, encoders=encoders),
+        InputSchema(trees.n_features, allow_nan=real, allow_inf=real, allow_sparse=False, encoders=encoders),
         family="onnx",
         output_names=scores.names,
         binary=scores.binary,

@@ -130,7 +130,7 @@ def _adapted(
     count = nodes.count
     adapted = AdaptedModel(
         trees,
-        InputSchema(n_features, encoders=encoders),
+        InputSchema(n_features, allow_sparse=False, encoders=encoders),
         family="pyspark",
         squared_error=not kind.classifies and (kind.form != "boosting" or str(loss).lower() == "squared"),
         cover_kind="weight",
