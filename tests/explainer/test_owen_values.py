@@ -333,6 +333,6 @@ def test_refusals(options: dict[str, Any], message: str) -> None:
     library("xgboost")
     import xgboost
 
-    model = xgboost.XGBRegressor(n_estimators=3, objective="count:poisson").fit(X, Y)
+    model = xgboost.XGBRegressor(n_estimators=3, objective="count:poisson").fit(X, Y - Y.min())
     with pytest.raises(ValueError, match=message):
         explain(model, X, index="OV", **options)
