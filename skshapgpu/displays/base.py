@@ -239,19 +239,27 @@ def series_colors(
     Raise ``ValueError`` if it does not have one colour for each series. ``kind`` is the noun for a series in
     the message: "output" or "cohort".
     """
-    from matplotlib.colors import is_color_like
-
     if color is None:
         return list(default)
-    is_sequence = np.iterable(color) and not isinstance(color, str) and not is_color_like(color)
+    is_sequence = np.iterable(color) and not isinstance(color, str) and not _is_color(color)
     colors = list(cast("Sequence[ColorType]", color)) if is_sequence else [cast("ColorType", color)]
     if len(colors) != len(default):
         required = "one colour" if len(default) == 1 else f"{len(default)} colours, one for each {kind}"
         raise ValueError(f"color must be {required}, not {color!r}")
     for one in colors:
-        if not is_color_like(one):
+        if not _is_color(one):
             raise ValueError(f"color: {one!r} is not a colour of matplotlib")
     return colors
+
+
+def _is_color(value: Any) -> bool:
+    """Return whether matplotlib takes a value as one colour."""
+    from matplotlib.colors import is_color_like
+
+    try:
+        return is_color_like(value)
+    except TypeError:  # matplotlib 3.8 and 3.9 read two names as a name and its opacity
+        return False
 
 
 def row_axes(

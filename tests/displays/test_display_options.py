@@ -53,7 +53,7 @@ def test_options_of_points_and_colour_bars(cls: Any) -> None:
         display.plot(**{name: "no"})
 
 
-@pytest.mark.parametrize("color", [3, [2.5], object()])
+@pytest.mark.parametrize("color", [3, [2.5], object(), [("red", "black")]])
 def test_what_is_no_colour(color: Any) -> None:
     with pytest.raises(ValueError, match="is not a colour of matplotlib"):
         ShapBarDisplay.from_explanation(explanation(), color=color)
