@@ -30,6 +30,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.utils.fixes import parse_version
 
 from skshapgpu import TreeExplainer
 from skshapgpu.mlflow import load_model, log_explainer, save_model
@@ -65,7 +66,9 @@ CLASSES = np.array(["cat", "dog", "emu"])[pd.qcut(Y, 3, labels=False)]
 
 def of_xgboost() -> tuple[Any, Any]:
     xgboost = pytest.importorskip("xgboost")
-    return xgboost.XGBRegressor(n_estimators=15, enable_categorical=True).fit(X, Y), X
+    # XGBoost keeps the categories of columns since 3.1. Earlier models take codes, and MLflow keeps none.
+    rows = X if parse_version(xgboost.__version__) >= parse_version("3.1") else NUMBERS
+    return xgboost.XGBRegressor(n_estimators=15, enable_categorical=True).fit(rows, Y), rows
 
 
 def of_lightgbm() -> tuple[Any, Any]:
@@ -108,6 +111,10 @@ MODELS = [of_xgboost, of_lightgbm, of_catboost, of_forest, of_boosting, pipeline
 
 @pytest.fixture
 def tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    try:
+        import mlflow.store.db.utils
+    except ImportError:
+        pytest.skip("MLflow 3.0 cannot use a database with SQLAlchemy 2.1")
     monkeypatch.chdir(tmp_path)  # MLflow writes files there
     before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'tracking.db'}")
@@ -462,7 +469,7 @@ def test_damaged_steps(damage: str, tmp_path: Path) -> None:
         "other class": skops.dumps({"steps": [1], "grouped_by_input": False}),
     }
     path.write_bytes(content[damage])
-    with pytest.raises(ValueError, match=r"skops cannot load|holds no steps|transform nothing"):
+    with pytest.raises(ValueError, match=r"skops cannot load|holds no steps|without a method transform"):
         load_model(str(tmp_path / "model"))
 
 
