@@ -109,13 +109,18 @@ def pipeline_of_xgboost() -> tuple[Any, Any]:
 MODELS = [of_xgboost, of_lightgbm, of_catboost, of_forest, of_boosting, pipeline]
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change to an empty folder, because MLflow writes files to the current one."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("mlflow"))
+
+
 @pytest.fixture
-def tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def tracked(tmp_path: Path) -> Iterator[None]:
     try:
         import mlflow.store.db.utils
     except ImportError:
         pytest.skip("MLflow 3.0 cannot use a database with SQLAlchemy 2.1")
-    monkeypatch.chdir(tmp_path)  # MLflow writes files there
     before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'tracking.db'}")
     yield
