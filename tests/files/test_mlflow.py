@@ -20,6 +20,7 @@ pyarrow = pytest.importorskip("pyarrow")
 mlflow = pytest.importorskip("mlflow")
 skops = pytest.importorskip("skops.io")
 
+from helpers.mlflow_versions import require_database
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, Schema
@@ -117,10 +118,7 @@ def own_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def tracked(tmp_path: Path) -> Iterator[None]:
-    try:
-        import mlflow.store.db.utils
-    except ImportError:
-        pytest.skip("MLflow 3.0 cannot use a database with SQLAlchemy 2.1")
+    require_database()
     before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'tracking.db'}")
     yield
