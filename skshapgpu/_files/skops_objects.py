@@ -17,6 +17,10 @@ from .._common.lazy import import_for
 #: bytes that are allowed in addition. A file that skops writes grows at most to about half of it.
 _MOST_GROWTH, _MORE_BYTES = 64, 2**20
 
+#: Types that can be created as safely as the transformers that skops trusts: the columns that remain in a
+#: ``ColumnTransformer`` of scikit-learn 1.6, which are a list with a warning.
+_HARMLESS = ("sklearn.compose._column_transformer._RemainderColsList",)
+
 
 class UntrustedTypesError(ValueError):
     """Error for a file that holds types that are not trusted, which are in ``types``."""
@@ -37,15 +41,16 @@ def require_skops(reason: str) -> Any:
 def loads(skops: Any, content: bytes, trusted: Collection[str]) -> Any:
     """Return the object in the content of a file.
 
-    ``trusted`` are the full names of types, besides those that skops trusts itself, that may be created.
-    Raise ``UntrustedTypesError`` if the file holds other types, and create nothing; ``ImportError`` if a
-    package that defines a type is not installed; ``ValueError`` if the content is damaged, or the code of a
-    type fails.
+    ``trusted`` are the full names of types, besides ``_HARMLESS`` and those that skops trusts itself, that
+    may be created. Raise ``UntrustedTypesError`` if the file holds other types, and create nothing;
+    ``ImportError`` if a package that defines a type is not installed; ``ValueError`` if the content is
+    damaged, or the code of a type fails.
     """
+    trusted = {*trusted, *_HARMLESS}
     try:
         _require_size(content)
-        untrusted = sorted(set(skops.get_untrusted_types(data=content)) - set(trusted))
-        loaded = None if untrusted else skops.loads(content, trusted=list(trusted))
+        untrusted = sorted(set(skops.get_untrusted_types(data=content)) - trusted)
+        loaded = None if untrusted else skops.loads(content, trusted=sorted(trusted))
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # skops and the code of the types may raise any error

@@ -267,7 +267,8 @@ def test_losses_of_catboost() -> None:
     targets = (Y, HIGH, CLASSES, np.stack([Y, Y + 1], axis=1))
     groups = np.repeat(np.arange(len(GROUPS)), GROUPS)
     trained = set()
-    for loss in catboost_names("loss_function"):
+    names = catboost_names("loss_function")
+    for loss in names:
         for target, group in [(target, group) for target in targets for group in (None, groups)]:
             if loss in ("MultiClass", "MultiClassOneVsAll") and target is Y:
                 continue  # each number would be a class
@@ -286,7 +287,8 @@ def test_losses_of_catboost() -> None:
                 np.testing.assert_allclose(predicted, probability[:, -predicted.shape[1] :], rtol=1e-9)
             break
     assert len(trained) > 30
-    assert trained | NOT_TRAINED >= catboost_adapter._LOSSES >= trained
+    newer = {"GroupQuantile", "RMSPE"}.difference(names)  # CatBoost 1.2.0 lacks them
+    assert trained | NOT_TRAINED | newer >= catboost_adapter._LOSSES >= trained
 
 
 @pytest.mark.parametrize(

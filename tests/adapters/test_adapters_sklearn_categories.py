@@ -180,7 +180,11 @@ def test_encoder_refuses_what_the_model_refuses():
         model.predict(frame.assign(word=2.0))
     assert np.isnan(encoders[1].encode(Column("word", np.array([np.nan, np.nan])))).all()
     mixed = np.array(["w1", 3, None, np.nan, "W1"], object)
-    np.testing.assert_array_equal(encoders[1].encode(Column("word", mixed)), [1] + [np.nan] * 4)
+    # pandas 2 keeps None in a column of strings; for the model, None is then the last of 41 categories.
+    none = 40 if frame["word"].dtype == object else np.nan
+    np.testing.assert_array_equal(
+        encoders[1].encode(Column("word", mixed)), [1, np.nan, none, np.nan, np.nan]
+    )
     integers = np.array([-5, 7, 8, 1001, -6])
     np.testing.assert_array_equal(encoders[3].encode(Column("code", integers)), [0, 2] + [np.nan] * 3)
     objects = np.array([7, 7.0, "7", None], object)

@@ -259,7 +259,8 @@ def test_catboost_sizes_of_trees(name: str, sizes: list[int], size: int) -> None
     [
         (6732, 1, 2, "a CTR of the CatBoost model has borders that do not ascend"),  # the number of borders
         (6964, 0, 1, "two exports of the model have different features"),  # the number of one-hot features
-        (6968, 0, 1, "two exports of the model have different features"),  # of features computed from text
+        # the number of features computed from text; CatBoost 1.2.0 crashes, in a process of its own
+        (6968, 0, 1, "two exports of the model have different features|CatBoost crashes while reading it"),
     ],
 )
 def test_catboost_numbers_of_features_and_borders(position: int, old: int, new: int, message: str) -> None:

@@ -55,6 +55,8 @@ def dumped(model: Any) -> np.ndarray:
                 nodes += [node["left_child"], node["right_child"]]
             else:
                 cover[n_leaves - 1 + node.get("leaf_index", 0)] = node.get("leaf_weight", 0.0)
+        if not cover[0]:  # LightGBM 4.0 prints 0 for the root
+            cover[0] = cover[n_leaves - 1 :].sum()
         covers.append(cover)
     return np.concatenate(covers)
 

@@ -17,7 +17,7 @@ NAMES = ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6")
 
 def frame() -> Any:
     pandas = pytest.importorskip("pandas")
-    return pandas.DataFrame(X, columns=list(NAMES))
+    return pandas.DataFrame(X, columns=list(NAMES), copy=True)  # pandas 2 would share the memory of X
 
 
 def model_file(family: str, folder: Path, frame_names: bool = False) -> tuple[Any, Path]:
