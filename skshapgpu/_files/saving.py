@@ -169,7 +169,7 @@ def load(path: Place | Content, verify: bool = False) -> Saved:
         if not isinstance(options, dict):
             raise ValueError(f"its options are {options!r:.80}")
         return Saved(adapted, options, background, tables)
-    except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{quoted(path)} is damaged: {error}") from error
 
 

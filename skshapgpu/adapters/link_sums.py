@@ -25,6 +25,18 @@ _ROUNDING = 2.0**-44
 #: Distance of margins that may differ by rounding only, relative to the largest margin.
 _SAME = 2.0**-47
 
+#: Largest slope of each link with scale 1. The slope of "exp" has no bound.
+_LARGEST_SLOPES = {"identity": 1.0, "logistic": 0.25, "softmax": 0.5}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (float, int)) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def _are_numbers(value: Any, n_dimensions: int) -> bool:
+    is_array = isinstance(value, np.ndarray) and value.dtype == np.float64 and value.ndim == n_dimensions
+    return is_array and bool(np.isfinite(value).all())
+
 
 def _logistic_slope(x: Any, b: Any) -> np.ndarray:
     """Return the slope of expit between numbers, or its derivative if they are equal."""
@@ -43,6 +55,10 @@ class Sigmoid:
 
     factor: float
     shift: float
+
+    def __post_init__(self) -> None:
+        if not (_is_number(self.factor) and _is_number(self.shift)):
+            raise ValueError(f"{self!r:.200} has a factor or a shift that is not a finite number")
 
     def of(self, x: np.ndarray) -> np.ndarray:
         return expit(-(self.factor * x + self.shift))
@@ -67,6 +83,12 @@ class Isotonic:
 
     x: np.ndarray
     y: np.ndarray
+
+    def __post_init__(self) -> None:
+        if not (_are_numbers(self.x, 1) and _are_numbers(self.y, 1) and len(self.x) == len(self.y) > 0):
+            raise ValueError("the points of an isotonic calibrator are not pairs of finite float64 numbers")
+        if not ((np.diff(self.x) > 0).all() and (np.diff(self.y) >= 0).all()):
+            raise ValueError("the points of an isotonic calibrator are not in ascending order")
 
     def of(self, x: np.ndarray) -> np.ndarray:
         return np.interp(x, self.x, self.y)
@@ -126,6 +148,19 @@ class Term:
     calibrators: tuple[Sigmoid | Isotonic, ...] = ()
     is_normalised: bool = False
 
+    def __post_init__(self) -> None:
+        if self.link not in _LARGEST_SLOPES and self.link != "exp":
+            raise ValueError(f"the link of a function of margins is {self.link!r:.80}, which is unknown")
+        if not _is_number(self.scale) or type(self.is_normalised) is not bool:
+            raise ValueError("a function of margins has a scale or a division by the sum that is not valid")
+        if not _are_numbers(self.weights, 2):
+            raise ValueError("the weights of a function of margins are not a matrix of finite numbers")
+        are_calibrators = isinstance(self.calibrators, tuple) and all(
+            isinstance(calibrator, (Sigmoid, Isotonic)) for calibrator in self.calibrators
+        )
+        if not are_calibrators or len(self.calibrators) not in (0, self.n_margins):
+            raise ValueError(f"there is not a calibrator for each of the {self.n_margins} margins of a term")
+
     @property
     def n_margins(self) -> int:
         return self.weights.shape[1]
@@ -181,8 +216,7 @@ class Term:
             highest = np.exp(self.scale * center + np.abs(self.scale) * reach)
             steepest = np.abs(self.scale) * highest
         else:
-            largest = {"identity": 1.0, "logistic": 0.25, "softmax": 0.5}[self.link]
-            steepest = np.full(self.n_margins, abs(self.scale) * largest)
+            steepest = np.full(self.n_margins, abs(self.scale) * _LARGEST_SLOPES[self.link])
         if self.calibrators:
             steepest = steepest * [calibrator.steepest for calibrator in self.calibrators]
         return steepest
@@ -201,6 +235,14 @@ class LinkSum:
 
     terms: tuple[Term, ...]
     offset: np.ndarray
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.terms, tuple) or not all(isinstance(term, Term) for term in self.terms):
+            raise ValueError(f"the terms of a sum of functions are {self.terms!r:.80}")
+        if not self.terms or not _are_numbers(self.offset, 1):
+            raise ValueError("a sum of functions has no terms, or an offset that is not of float64 numbers")
+        if any(len(term.weights) != self.n_outputs for term in self.terms):
+            raise ValueError(f"the terms of a sum of functions do not all have {self.n_outputs} outputs")
 
     @property
     def n_outputs(self) -> int:

@@ -437,6 +437,8 @@ class AdaptedModel:
 
     def _require_valid_outputs(self) -> None:
         """Raise ``ValueError`` unless each output has its own name, and the link is known."""
+        if self.no_margin is not None and not self.functions:
+            raise ValueError("the model has neither a margin nor functions of margins")
         for name, function in self.functions.items():
             if function.n_margins != self.ensemble.n_outputs:
                 raise ValueError(

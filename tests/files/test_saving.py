@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.checks import corrupt
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     GradientBoostingRegressor,
@@ -312,6 +314,83 @@ def test_files_that_were_written_wrongly(
     header, arrays = storage.read(file)
     storage.write(tmp_path / "changed", header | change, arrays)
     with pytest.raises(ValueError, match=message):
+        TreeExplainer.load(tmp_path / "changed", device="cpu")
+
+
+@pytest.mark.parametrize("name", ["ensemble", "model", "options", "background"])
+def test_nested_values(name: str, file: Path, tmp_path: Path) -> None:
+    """Python 3.12 and later parse JSON of a greater depth than their own functions can descend."""
+    header, arrays = storage.read(file)
+    nested: Any = 1
+    for _ in range(600):
+        nested = {"tuple": [nested]}
+    recursion_limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10_000)
+    try:
+        storage.write(tmp_path / "nested", header | {name: nested}, arrays)
+    finally:
+        sys.setrecursionlimit(recursion_limit)
+    with pytest.raises(ValueError, match="maximum recursion depth exceeded"):
+        TreeExplainer.load(tmp_path / "nested", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("calibrated") / "explainer.npz"
+    forest = RandomForestClassifier(2, max_depth=2, random_state=0)
+    model = CalibratedClassifierCV(forest, method="isotonic", cv=2).fit(CANCER, BENIGN)
+    explainer_of(model, data=CANCER[:5], model_output="probability").save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"functions": {"mapping": []}}, "neither a margin nor functions"),
+        ({"functions": {"mapping": [["probability", 1]]}}, "is damaged"),
+        ({"terms": {"tuple": []}}, "has no terms"),
+        ({"terms": {"tuple": [1]}}, "terms of a sum"),
+        ({"terms": {"list": []}}, "terms of a sum"),
+        ({"offset": {"mapping": []}}, "an offset"),
+        ({"link": 0.5}, "link of a function of margins is 0.5, which is unknown"),
+        ({"link": None}, "link of a function of margins is None, which is unknown"),
+        ({"scale": float("nan")}, "a scale"),
+        ({"scale": True}, "a scale"),
+        ({"is_normalised": 1}, "division by the sum"),
+        ({"weights": 1.0}, "weights of a function of margins"),
+        ({"calibrators": {"tuple": ["x"]}}, "calibrator for each of the 1 margins"),
+        ({"calibrators": "x"}, "calibrator for each of the 1 margins"),
+        ({"x": "x"}, "points of an isotonic calibrator"),
+    ],
+)
+def test_functions_of_margins_are_checked(
+    wrong: dict[str, Any], message: str, calibrated: Path, tmp_path: Path
+) -> None:
+    """Otherwise, loading or explaining would raise an ``AttributeError`` or a ``KeyError``."""
+    header, arrays = storage.read(calibrated)
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: wrong[key] if key in wrong else replaced(item) for key, item in value.items()}
+        if isinstance(value, list):
+            if len(value) == 2 and value[0] == "functions":
+                return [value[0], wrong.get("functions", replaced(value[1]))]
+            return [replaced(item) for item in value]
+        return value
+
+    storage.write(tmp_path / "changed", header | {"model": replaced(header["model"])}, arrays)
+    with pytest.raises(ValueError, match=f"changed' is damaged: .*{message}|changed' {message}"):
+        TreeExplainer.load(tmp_path / "changed", device="cpu")
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+@pytest.mark.parametrize("change", ["descending", "nan"])
+def test_points_of_calibrators_are_checked(name: str, change: str, calibrated: Path, tmp_path: Path) -> None:
+    header, arrays = storage.read(calibrated)
+    array = re.findall(rf'"{name}": {{"array": "(\w+)"}}', json.dumps(header["model"]))[0]
+    points = arrays[array][::-1] if change == "descending" else np.full_like(arrays[array], np.nan)
+    storage.write(tmp_path / "changed", header, arrays | {array: np.ascontiguousarray(points)})
+    with pytest.raises(ValueError, match="changed' is damaged: the points of an isotonic calibrator"):
         TreeExplainer.load(tmp_path / "changed", device="cpu")
 
 
