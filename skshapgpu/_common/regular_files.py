@@ -11,6 +11,8 @@ import os
 import stat
 from typing import Any
 
+from .memory import machine_bytes
+
 #: Kinds of files that are not regular; everything else is a device.
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -52,12 +54,21 @@ def open_regular(path: LocalPath, mode: str = "rb", *, follow_links: bool = True
 def read_regular(path: LocalPath, *, follow_links: bool = True) -> bytes:
     """Return the content of a regular file: as many bytes as it has when it is opened.
 
-    Raise ``ValueError`` if the file is not regular or gets shorter meanwhile, and ``OSError`` if it cannot
-    be read.
+    Raise ``ValueError`` if the file is not regular or gets shorter meanwhile, ``OSError`` if it cannot be
+    read, and ``MemoryError`` if it is larger than the memory. A file with holes can be much larger than the
+    disk.
     """
     with open_regular(path, follow_links=follow_links) as file:
-        size = os.fstat(file.fileno()).st_size
-        content: bytes = file.read(size)
+        size, memory = os.fstat(file.fileno()).st_size, machine_bytes()
+        try:
+            if memory is not None and size > memory:
+                raise MemoryError
+            content: bytes = file.read(size)
+        except MemoryError as error:
+            raise MemoryError(
+                f"{os.fspath(path)!r} has {size:,} bytes, which do not fit into memory: check that it is the "
+                "file that you mean, or raise the memory limit of the process"
+            ) from error
     if len(content) < size:
         raise ValueError(f"{os.fspath(path)!r} was shortened while it was read: read it again")
     return content

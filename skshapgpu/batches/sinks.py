@@ -426,6 +426,7 @@ def open_sink(sink: Any, form: str | None, filesystem: Any = None) -> Sink:
             )
         if not is_dir and place.exists():
             raise ValueError(f"{str(place)!r} is a file, not a folder: choose another path for the folder")
+        _require_utf8(place)
         return PartsSink(place, form or "parquet")
     kind = _FORMAT_OF_SUFFIX.get(suffix)
     if kind is None:
@@ -441,7 +442,19 @@ def open_sink(sink: Any, form: str | None, filesystem: Any = None) -> Sink:
         raise ValueError(f"there is no folder {str(folder)!r}: make it first")
     if kind == "npy" and isinstance(place, Path):
         return NpySink(place)
+    _require_utf8(place)
     return JoinedSink(place, kind)
+
+
+def _require_utf8(place: Place) -> None:
+    """Raise ``ValueError`` for a name that is not UTF-8, as Linux allows, because pyarrow cannot open it."""
+    try:
+        str(place).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{str(place)!r} is not valid UTF-8, and pyarrow opens no other paths: choose another path, or "
+            "write a NumPy file, 'NAME.npy'"
+        ) from error
 
 
 def _digest(place: Place) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -71,6 +73,38 @@ def test_a_file_is_read_within_its_size(
             read_regular(tmp_path / "file")
     else:
         assert read_regular(tmp_path / "file") == content
+
+
+def test_a_file_that_is_larger_than_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file with holes takes little of the disk. The error is raised before memory is allocated."""
+    path = tmp_path / "model"
+    with open(path, "wb") as file:
+        file.write(b"tree\n")
+        file.truncate(2**30)
+    monkeypatch.setattr(regular_files, "machine_bytes", lambda: 2**30 - 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MemoryError, match=r"model' has 1,073,741,824 bytes, .* raise the memory limit"):
+            TreeExplainer(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of the address space")
+def test_a_file_for_which_no_memory_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system refuses a terabyte even if the machine is said to have more."""
+    with open(tmp_path / "model", "wb") as file:
+        file.truncate(2**40)
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    monkeypatch.setattr(regular_files, "machine_bytes", lambda: None)
+    resource.setrlimit(resource.RLIMIT_AS, (2**39, limits[1]))
+    try:
+        with pytest.raises(MemoryError, match="model' has 1,099,511,627,776 bytes"):
+            TreeExplainer(tmp_path / "model")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 @pytest.mark.parametrize("kind", ["csv", "csv.gz"])

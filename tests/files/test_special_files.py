@@ -310,3 +310,23 @@ def test_a_link_to_a_folder_is_a_folder(folder: Path) -> None:
     call = "explain_batches(explainer, rows, folder / 'parts').n_rows"
     assert results(folder, [call, call]) == {call: ("", str(len(X)))}
     assert (folder / "folder" / "part-000000.parquet").is_file()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
+@pytest.mark.parametrize("sink", ["", "out.parquet", "out.arrow", "out.csv"])
+def test_names_that_are_not_utf8(sink: str, folder: Path) -> None:
+    """pyarrow cannot open them: the error comes before any row, and nothing is left behind."""
+    (folder / "a\udcff").mkdir()
+    before = state(folder / "a\udcff")
+    call = f"explain_batches(explainer, rows, folder / 'a\\udcff' / {sink!r})"
+    error, message = results(folder, [call])[call]
+    assert error == "ValueError" and "is not valid UTF-8" in message and "choose another path" in message
+    assert state(folder / "a\udcff") == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
+def test_files_without_pyarrow_may_have_any_name(folder: Path) -> None:
+    (folder / "a\udcff").mkdir()
+    call = "explain_batches(explainer, rows, folder / 'a\\udcff' / 'out.npy').n_rows"
+    outcomes = results(folder, [call, "explainer.save(folder / 'a\\udcff' / 'out.npz')"])
+    assert [*outcomes.values()] == [("", str(len(X))), ("", "None")]
