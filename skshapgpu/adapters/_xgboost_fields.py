@@ -34,6 +34,9 @@ _CATEGORY_ARRAYS: dict[str, npt.DTypeLike] = {
     **dict.fromkeys(("categories_segments", "categories_sizes"), np.int64),
 }
 
+#: Last version of XGBoost, major and minor, that stores the weights of DART beside a gbtree, not in it.
+_LAST_WRAPPING = (3, 2)
+
 #: Parents of a root, the second one in trees with several outputs in a leaf.
 _NO_PARENT = (2**31 - 1, -1)
 
@@ -78,6 +81,25 @@ def version(document: dict[str, Any]) -> tuple[int, ...]:
     if len(numbers) != 3:
         raise ValueError(f"version is {numbers.tolist()!r:.80}, not three numbers")
     return tuple(numbers.tolist())
+
+
+def forest(booster: dict[str, Any], version: tuple[int, ...]) -> tuple[dict[str, Any], Any]:
+    """Return the model with the trees, and the list of their weights, which are 1 without DART.
+
+    Up to XGBoost 3.2, a DART booster wraps a gbtree, and XGBoost ignores weights in other places; later
+    versions store them in the gbtree itself.
+    """
+    is_wrapped = booster["name"] == "dart"
+    fits = booster.keys() == ({"gbtree", "name", "weight_drop"} if is_wrapped else {"model", "name"})
+    gbtree = booster["gbtree"] if is_wrapped and fits else booster
+    if not fits or gbtree.keys() != {"model", "name"} or gbtree["name"] != "gbtree":
+        raise ValueError(f"the fields of the gradient_booster do not fit its name, {booster['name']!r}")
+    model = gbtree["model"]
+    if "weight_drop" in model and (is_wrapped or version[:2] <= _LAST_WRAPPING):
+        raise ValueError("the model of a gradient_booster has a weight_drop, which XGBoost would ignore")
+    if is_wrapped:
+        return model, booster["weight_drop"]
+    return model, model.get("weight_drop", [1.0] * len(model["trees"]))
 
 
 def columns(learner: dict[str, Any], n_features: int) -> tuple[list[str], list[str]]:

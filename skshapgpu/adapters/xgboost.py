@@ -205,9 +205,7 @@ def _read(
     fields.require_objective(learner["objective"], n_classes)
     names, types = fields.columns(learner, n_features)
     version = fields.version(document)
-    # Up to XGBoost 3.2, a DART booster wraps a gbtree; later versions store its weights in the gbtree itself.
-    forest = gradient_booster.get("gbtree", gradient_booster)["model"]
-    weights = gradient_booster.get("weight_drop", forest.get("weight_drop", [1.0] * len(forest["trees"])))
+    forest, weights = fields.forest(gradient_booster, version)
     trees, weights, tree_output = _used_trees(forest, weights, best_iteration, n_features)
     limit = (
         max(len(trees), *map(xgboost_trees.outputs_of_tree, trees)) if trees else _MAX_OUTPUTS_WITHOUT_TREES

@@ -132,6 +132,67 @@ def test_xgboost_weights_of_dart() -> None:
         adapt(json.dumps(model).encode())
 
 
+def wrapped(model: Any) -> Any:
+    """Store the weights of DART as XGBoost does up to version 3.2."""
+    gbtree = model["learner"]["gradient_booster"]
+    weights = gbtree["model"].pop("weight_drop")
+    model["version"] = [3, 2, 0]
+    model["learner"]["gradient_booster"] = {"gbtree": gbtree, "name": "dart", "weight_drop": weights}
+    return model["learner"]["gradient_booster"]
+
+
+def test_xgboost_dart_of_two_forms() -> None:
+    model = document("xgboost_json", "dart")
+    weights = forest(model)["weight_drop"] = [0.5 + i for i in range(len(forest(model)["trees"]))]
+    later = adapt(json.dumps(model).encode()).ensemble
+    assert wrapped(model)["weight_drop"] == weights
+    earlier = adapt(json.dumps(model).encode()).ensemble
+    np.testing.assert_array_equal(earlier.value, later.value)
+    forest(model := document("xgboost_json", "dart"))["weight_drop"] = [1.0] * len(weights)
+    assert (adapt(json.dumps(model).encode()).ensemble.value != later.value).any()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda booster: booster.update(name="gbtree"),
+        lambda booster: booster["gbtree"].update(name="dart"),
+        lambda booster: booster.pop("weight_drop"),
+        lambda booster: booster.update(model=booster["gbtree"]["model"]),
+        lambda booster: booster["gbtree"]["model"].update(weight_drop=booster["weight_drop"]),
+        lambda booster: booster["gbtree"].update(weight_drop=booster["weight_drop"]),
+    ],
+)
+def test_xgboost_dart_that_contradicts_itself(edit: Edit) -> None:
+    """XGBoost refuses some of these files, and ignores the other trees or weights in the others."""
+    model = document("xgboost_json", "dart")
+    edit(wrapped(model))
+    with pytest.raises(ValueError, match=r"do not fit its name|which XGBoost would ignore"):
+        adapt(json.dumps(model).encode())
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda booster, weights: booster.update(weight_drop=weights),
+        lambda booster, weights: booster["model"].update(weight_drop=weights),
+        lambda booster, weights: booster.update(gbtree={"name": "gbtree", "model": booster["model"]}),
+        lambda booster, weights: booster.update(name="dart"),
+        lambda booster, weights: booster.update(name="dart", weight_drop=weights),
+    ],
+)
+def test_xgboost_trees_with_the_weights_of_dart(edit: Any) -> None:
+    """XGBoost 3.2 ignores the weights of a gbtree: the values would be those of another model."""
+    model = document("xgboost_json", "regression")
+    booster = model["learner"]["gradient_booster"]
+    booster["model"].pop("weight_drop", None)
+    model["version"] = [3, 2, 0]
+    adapt(json.dumps(model).encode())
+    edit(booster, [0.5] * len(booster["model"]["trees"]))
+    with pytest.raises(ValueError, match=r"do not fit its name|which XGBoost would ignore"):
+        adapt(json.dumps(model).encode())
+
+
 def test_xgboost_pruned_nodes() -> None:
     """A node that pruning has deleted goes left by default, and has a parent."""
     for name, value, message in (
