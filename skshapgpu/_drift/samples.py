@@ -149,7 +149,9 @@ class FileSample(Sample):
                 description = {
                     key: description[key] for key in ("feature_names", "output_names", "unit", *FACTS)
                 }
-            except (KeyError, ValueError, TypeError) as error:
+                if not description["feature_names"] or description["output_names"] in ([], {}, ""):
+                    raise ValueError("it has no names of features or outputs")
+            except (KeyError, ValueError, TypeError, RecursionError) as error:
                 raise ValueError(
                     f"{self.role}: {path!r} was not written by explain_batches, or its metadata was lost"
                 ) from error

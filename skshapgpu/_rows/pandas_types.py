@@ -21,6 +21,9 @@ from .real_numbers import has_categories
 #: Key of a schema's metadata in which pandas describes the frame.
 _PANDAS = b"pandas"
 
+#: What pandas records about a column. pyarrow fails without these facts when it converts the column.
+_COLUMN_FACTS = ("name", "field_name", "pandas_type", "numpy_type", "metadata")
+
 #: Advice, in messages, about nulls that are not known before rows are read.
 UNKNOWN_NULLS = (
     ". Cast it to float64 beforehand, or read the rows from files or a table, in which missing values are "
@@ -248,8 +251,12 @@ def _recorded(metadata: Any) -> dict[str, Any]:
     try:
         recorded = json.loads((metadata or {})[_PANDAS])
         for column in recorded["columns"]:
-            column["field_name"], column["numpy_type"] = column["field_name"], str(column["numpy_type"])
-    except (LookupError, ValueError, TypeError):
+            facts = {key: column[key] for key in _COLUMN_FACTS}
+            has_strings = isinstance(facts["field_name"], str) and isinstance(facts["pandas_type"], str)
+            if not has_strings or not isinstance(facts["metadata"], (dict, type(None))):
+                return {}
+            column["numpy_type"] = str(facts["numpy_type"])
+    except (LookupError, ValueError, TypeError, RecursionError):
         return {}
     return recorded
 

@@ -415,7 +415,7 @@ def open_files(
     arrow_files = _map_files(lambda item: _ArrowFile(item[1], item[0], kind), fragments)
     keys, schema = _keys(dataset), dataset.schema
     for file, file_keys in zip(arrow_files, keys):
-        file_keys |= range_levels(file.schema, keep, repr(file.path))
+        file_keys |= range_levels(file.schema, keep, repr(file.path), file.n_rows)
     for name, key in keys[0].items():
         if isinstance(key, RangeLevel):
             schema = schema.append(arrow.field(name, arrow.int64()))

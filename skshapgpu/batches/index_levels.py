@@ -31,7 +31,7 @@ def _recorded_levels(schema: Any) -> list[Any]:
     """Return the levels that pandas recorded in a schema: names of columns, and ranges."""
     try:
         return list(json.loads((schema.metadata or {})[b"pandas"])["index_columns"])
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, RecursionError):
         return []
 
 
@@ -40,10 +40,11 @@ def level_columns(schema: Any) -> set[str]:
     return {level for level in _recorded_levels(schema) if isinstance(level, str)} & set(schema.names)
 
 
-def range_levels(schema: Any, keep: Sequence[str], where: str) -> dict[str, RangeLevel]:
+def range_levels(schema: Any, keep: Sequence[str], where: str, n_rows: int) -> dict[str, RangeLevel]:
     """Return the levels to keep that pandas recorded as ranges, by their names.
 
-    Raise ``ValueError`` if a column has the name of such a level.
+    Raise ``ValueError`` if a column has the name of such a level, or if the range does not have a label for
+    each row, because rows were removed without pandas.
     """
     ranges = {}
     for level in _recorded_levels(schema):
@@ -51,8 +52,21 @@ def range_levels(schema: Any, keep: Sequence[str], where: str) -> dict[str, Rang
             name = level["name"]
             if name in schema.names:
                 raise _ambiguous(name, where)
-            ranges[name] = RangeLevel(int(level["start"]), int(level["step"]))
+            ranges[name] = _range_level(level, where, n_rows)
     return ranges
+
+
+def _range_level(level: dict[str, Any], where: str, n_rows: int) -> RangeLevel:
+    limits = [level.get(key) for key in ("start", "stop", "step")]
+    are_integers = all(type(limit) is int and -(2**63) <= limit < 2**63 for limit in limits) and limits[2]
+    if not are_integers or len(range(*limits)) != n_rows:  # type: ignore[arg-type]
+        start, stop, step = limits
+        raise ValueError(
+            f"the metadata of {where} say that the level {level['name']!r} of the index is the range from "
+            f"{start!r:.40} to {stop!r:.40} in steps of {step!r:.40}, which has no label for each of the "
+            f"{n_rows} rows: store the labels in a column"
+        )
+    return RangeLevel(level["start"], level["step"])
 
 
 def levels_to_keep(frame: Any, keep: Sequence[str], where: str) -> Any:

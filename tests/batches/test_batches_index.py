@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skshapgpu import TreeExplainer, explain_batches
 from skshapgpu.batches import BatchExplainer
@@ -15,12 +18,14 @@ from skshapgpu.batches import BatchExplainer
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
 pq = pytest.importorskip("pyarrow.parquet")
+feather = pytest.importorskip("pyarrow.feather")
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.normal(size=(120, 3)), columns=["a", "b", "c"])
 Y = X["a"] * X["b"] + X["c"]
 MODEL = HistGradientBoostingRegressor(max_iter=8, min_samples_leaf=4).fit(X, Y)
 NAMELESS = HistGradientBoostingRegressor(max_iter=8, min_samples_leaf=4).fit(X.to_numpy(), Y)
+PIPELINE = make_pipeline(StandardScaler(), HistGradientBoostingRegressor(max_iter=3)).fit(X, Y)
 VALUES = TreeExplainer(MODEL).shap_values(X)
 
 INDICES = {
@@ -140,3 +145,56 @@ def test_what_is_refused(tmp_path: Path) -> None:
         explain_batches(MODEL, twice, tmp_path / "out", keep=["p"])
     with pytest.raises(ValueError, match=r"item 1 of the source.*no column 'patient'|no column 'patient'"):
         explain_batches(MODEL, iter([named[:9], X[9:]]), tmp_path / "out", keep=["patient"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"start": 0.5}, {"start": 10**30}, {"start": None}, {"start": True}, {"step": 0}, {"stop": 126}],
+)
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_ranges_that_are_none(form: str, change: dict[str, Any], tmp_path: Path) -> None:
+    level = {"kind": "range", "name": "patient", "start": 7, "stop": 127, "step": 1}
+    for wrong in (level | change, {key: value for key, value in level.items() if key not in change}):
+        metadata = {b"pandas": json.dumps({"index_columns": [wrong], "columns": []}).encode()}
+        table = pa.Table.from_pandas(X, preserve_index=False).replace_schema_metadata(metadata)
+        path = tmp_path / f"rows.{form}"
+        (pq.write_table if form == "parquet" else feather.write_feather)(table, path)
+        with pytest.raises(
+            ValueError, match=r"rows.* say that the level 'patient' .*: store the labels in a"
+        ):
+            explain_batches(MODEL, path, tmp_path / "out.parquet", keep=["patient"])
+
+
+def test_rows_that_were_filtered_have_lost_their_range(tmp_path: Path) -> None:
+    """pyarrow keeps the metadata: labels that are counted from the first one would be those of other rows."""
+    table = pa.Table.from_pandas(X.set_axis(INDICES["range"]))
+    path = tmp_path / "rows.parquet"
+    pq.write_table(table, path)
+    explain_batches(MODEL, path, tmp_path / "out.parquet", keep=["patient"])
+    kept = pq.read_table(tmp_path / "out.parquet").column("patient").to_pylist()
+    assert kept == INDICES["range"].tolist()
+    pq.write_table(table.filter(np.arange(120) % 3 > 0), path)
+    with pytest.raises(
+        ValueError, match="has no label for each of the 80 rows: store the labels in a column"
+    ):
+        explain_batches(MODEL, path, tmp_path / "other.parquet", keep=["patient"])
+    assert explain_batches(MODEL, path, tmp_path / "other.parquet").n_rows == 80
+
+
+def test_metadata_that_no_json_reader_takes(tmp_path: Path) -> None:
+    """The metadata come with the rows, perhaps from a stranger. Without them, the rows are the same."""
+    for metadata in (
+        b"[" * 100_000,
+        b"\xff",
+        b"null",
+        b'{"columns": [{"field_name": "a", "numpy_type": "x"}]}',
+    ):
+        table = pa.Table.from_pandas(X, preserve_index=False).replace_schema_metadata({b"pandas": metadata})
+        path, out = tmp_path / "rows.parquet", tmp_path / "out.npy"
+        pq.write_table(table, path)
+        for model in (MODEL, PIPELINE):
+            for source in (path, table):
+                explain_batches(model, source, out, if_exists="overwrite")
+                np.testing.assert_array_equal(np.load(out), TreeExplainer(model).shap_values(X))
+            values = BatchExplainer(model)(table.to_batches()[0])
+            np.testing.assert_array_equal(np.column_stack(values.columns), np.load(out))

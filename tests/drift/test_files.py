@@ -187,6 +187,16 @@ def test_metadata_that_is_damaged(reference: Path) -> None:
             compare_explanations(reference, reference)
 
 
+@pytest.mark.parametrize("change", [{"feature_names": []}, {"output_names": []}, None])
+def test_metadata_without_names(change: dict[str, Any] | None, reference: Path) -> None:
+    table = pq.read_table(reference)
+    recorded = json.loads(table.schema.metadata[b"skshapgpu"])
+    content = b"[" * 100_000 if change is None else json.dumps(recorded | change).encode()
+    pq.write_table(table.replace_schema_metadata({b"skshapgpu": content}), reference)
+    with pytest.raises(ValueError, match="was not written by explain_batches, or its metadata was lost"):
+        compare_explanations(reference, reference)
+
+
 def test_memory_does_not_grow_with_the_rows(
     forest: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
