@@ -26,6 +26,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,7 +186,7 @@ def _json_kind(name: str, content: bytes) -> tuple[str, Callable[[], AdaptedMode
         return float(text)
 
     try:
-        document = json.loads(content, parse_constant=constant)
+        document = json.loads(content, parse_constant=constant, object_pairs_hook=_members)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} begins like JSON, but is not valid: {error}") from error
     keys = document.keys() if isinstance(document, dict) else ()
@@ -200,6 +201,15 @@ def _json_kind(name: str, content: bytes) -> tuple[str, Callable[[], AdaptedMode
     if isinstance(document, list):
         raise ValueError(f"{name} is a list, like a dump of XGBoost, not a model file: use save_model")
     raise ValueError(f"{name} is JSON, but neither a model of XGBoost nor one of CatBoost")
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object, or raise ``ValueError`` if two values have the same name."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        name = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"an object has the name {name!r:.80} twice")
+    return members
 
 
 def _read_ubjson(content: bytes) -> AdaptedModel:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -290,6 +291,41 @@ def test_catboost(edit: Edit, message: str) -> None:
         adapt(json.dumps(model).encode())
 
 
+def test_catboost_trees_of_two_kinds() -> None:
+    """CatBoost reads the symmetric trees only."""
+    model = document("catboost_json", "regression")
+    model["trees"] = document("catboost_json", "lossguide")["trees"]
+    with pytest.raises(ValueError, match="symmetric trees and other trees"):
+        adapt(json.dumps(model).encode())
+
+
+@pytest.mark.parametrize(
+    "target, name, old",
+    [
+        ("xgboost_json", "regression", '"base_score": "'),
+        ("xgboost_json", "regression", '"split_conditions": ['),
+        ("catboost_json", "regression", '"border": '),
+        ("catboost_json", "lossguide", '"trees": ['),
+    ],
+)
+def test_json_with_two_values_of_one_name(target: str, name: str, old: str) -> None:
+    """JSON readers differ in which of the values they use."""
+    text = json.dumps(document(target, name))
+    assert text.count(old)
+    field = old.split('"')[1]
+    with pytest.raises(ValueError, match=f"not valid: an object has the name '{field}' twice"):
+        adapt(text.replace(old, f'"{field}": 0, {old}', 1).encode())
+
+
+def test_json_with_many_names_is_refused_at_once() -> None:
+    """The search for the name that occurs twice takes time in proportion to the number of names."""
+    names = ", ".join(f'"{i}": 0' for i in range(200_000))
+    start = time.process_time()
+    with pytest.raises(ValueError, match="an object has the name '199999' twice"):
+        adapt(f'{{"learner": 0, {names}, "199999": 0}}'.encode())
+    assert time.process_time() - start < 4  # of 2.6 MB, for which 3.6 seconds are allowed; usually 0.2
+
+
 def test_catboost_features_with_the_same_number() -> None:
     model = document("catboost_json", "classes")
     features = model["features_info"]["float_features"]
@@ -364,6 +400,14 @@ def lightgbm(name: str, old: str, new: str) -> bytes:
 def test_lightgbm(name: str, old: str, new: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         adapt(lightgbm(name, old, new))
+
+
+def test_lightgbm_classes_of_the_objective() -> None:
+    """LightGBM computes probabilities of as many classes as the objective has."""
+    text = TARGETS["lightgbm"].write(document("lightgbm", "classes"))
+    assert b"\nnum_class=3\n" in text and text.count(b" num_class:3\n") == 1
+    with pytest.raises(ValueError, match="has 3 classes, but its objective 2"):
+        adapt(text.replace(b" num_class:3\n", b" num_class:2\n"))
 
 
 @pytest.mark.parametrize("number", [-1, 2**32])
