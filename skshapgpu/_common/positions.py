@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any
@@ -17,6 +18,11 @@ def is_integer(value: Any) -> bool:
 def listed(names: Sequence[Any], most: int = 10) -> str:
     """Return the first names, for messages."""
     return ", ".join(map(repr, names[:most])) + ", ..." * (len(names) > most)
+
+
+def repeated_names(names: Iterable[Any]) -> list[Any]:
+    """Return the names that occur more than once, in time in proportion to the number of names."""
+    return [name for name, n_times in Counter(names).items() if n_times > 1]
 
 
 def read_position(argument: str, key: Any, names: Sequence[Any], noun: str, *, from_end: bool = False) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._common.indices import INDICES, INTERACTION_INDICES
+from .._common.positions import repeated_names
 from .._explanations.interactions import InteractionExplanation
 from .._explanations.values import Explanation, column_names
 from .._files.locations import is_path, locate, shown
@@ -61,10 +62,9 @@ class Sample(ABC):
         names = self.feature_names
         if not self.n_rows:
             raise ValueError(f"{self.role} has no rows: there is nothing to compare")
-        if len(set(names)) < len(names):
-            repeated = next(name for name in names if names.count(name) > 1)
+        if repeated := repeated_names(names):
             raise ValueError(
-                f"{self.role} has several features {repeated!r}, so they cannot be matched by name"
+                f"{self.role} has several features {repeated[0]!r}, so they cannot be matched by name"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -75,11 +76,11 @@ def is_dictionary(kind: Any) -> bool:
 
 def require_columns(schema: Any, names: Sequence[str]) -> None:
     """Raise ``ValueError`` unless the schema has exactly one column of each name."""
-    columns = list(schema.names)
-    if missing := [name for name in names if name not in columns]:
+    columns, n_times = list(schema.names), Counter(schema.names)
+    if missing := [name for name in names if name not in n_times]:
         listed = ", ".join(map(repr, columns[:20])) + ", ..." * (len(columns) > 20)
         raise ValueError(f"there is no column {missing[0]!r}: the columns are {listed}")
-    if repeated := [name for name in names if columns.count(name) > 1]:
+    if repeated := [name for name in names if n_times[name] > 1]:
         raise ValueError(f"there are several columns {repeated[0]!r}")
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._common.positions import repeated_names
 from ..adapters.schema import Column, InputSchema, category_codes
 from .real_numbers import is_wide, real_numbers, rounds_twice
 from .tables import check_known_names, check_names, listed
@@ -51,8 +52,7 @@ class NameRules:
     def _check(self, columns: ColumnNames) -> None:
         """Raise ``ValueError`` unless the names are those of the training data."""
         names, are_strings = columns
-        if len(set(names)) < len(names):
-            repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated := sorted(repeated_names(names)):
             raise ValueError(f"X has several columns of the same name:\n{listed(repeated)}")
         expected = self._schema.feature_names
         # Names that are not strings are positions, unless the model knows its columns by these names.

@@ -26,11 +26,11 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .._common.positions import repeated_names
 from .._common.regular_files import read_regular
 from ..errors import UnsupportedModelError
 from ._numbers import whole_in_string
@@ -207,8 +207,8 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object, or raise ``ValueError`` if two values have the same name."""
     members = dict(pairs)
     if len(members) < len(pairs):
-        name = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"an object has the name {name!r:.80} twice")
+        repeated = repeated_names(name for name, _ in pairs)
+        raise ValueError(f"an object has the name {repeated[0]!r:.80} twice")
     return members
 
 

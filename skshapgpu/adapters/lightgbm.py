@@ -31,6 +31,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import _core
+from .._common.positions import repeated_names
 from ..errors import UnsupportedModelError
 from ._known import require_known
 from ._numbers import whole_in_string
@@ -292,12 +293,9 @@ def _objective(head: dict[str, str]) -> tuple[str, dict[str, str]]:
 def _fields(text: str) -> dict[str, str]:
     """Parse lines ``name=value``. A line without a value is a flag; empty lines are ignored."""
     pairs = [line.partition("=")[::2] for line in text.split("\n") if line]
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the LightGBM model text has the field {twice:.80} twice")
-    return fields
+    if repeated := repeated_names(name for name, _ in pairs):
+        raise ValueError(f"the LightGBM model text has the field {repeated[0]:.80} twice")
+    return dict(pairs)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from .._common.positions import repeated_names
 from ..errors import UnsupportedModelError
 from .ensemble import Ensemble, Tree
 from .link_sums import LinkSum
@@ -452,9 +453,8 @@ class AdaptedModel:
                 continue
             if not isinstance(names, tuple) or len(names) != n:
                 raise ValueError(f"{name} must be a tuple of {n} names, not {names!r:.80}")
-            if len(set(names)) < n:
-                repeated = next(label for i, label in enumerate(names) if label in names[:i])
-                raise ValueError(f"{name} must differ from each other, but {repeated!r:.80} occurs twice")
+            if repeated := repeated_names(names):
+                raise ValueError(f"{name} must differ from each other, but {repeated[0]!r:.80} occurs twice")
         if self.binary not in (None, "margin", "probability") or (self.binary and n_outputs > 1):
             raise ValueError(
                 f"binary must be 'margin' or 'probability' for a binary classifier, whose ensemble has one "

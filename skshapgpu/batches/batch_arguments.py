@@ -11,6 +11,7 @@ import numpy as np
 from .._common.algorithms import Kind
 from .._common.checks import require_one_of
 from .._common.indices import VALUE_INDICES
+from .._common.positions import repeated_names
 from .._engine.agreement import quiet
 from .._engine.interactions import Request
 from .._explanations.grouping import Grouping, grouping_of
@@ -213,9 +214,8 @@ def parse_names(argument: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not np.iterable(value) or not all(isinstance(name, str) for name in value):
         raise TypeError(f"{argument} must be a sequence of names, not {value!r}")
     names = tuple(value)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{argument} names the column {twice!r} twice")
+    if repeated := repeated_names(names):
+        raise ValueError(f"{argument} names the column {repeated[0]!r} twice")
     return names
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._common.indices import INDICES
+from .._common.positions import repeated_names
 from .._engine.agreement import quiet
 from .._engine.links import unit_of
 from .._explanations.grouping import group_pairs
@@ -123,7 +124,7 @@ class SchemaExplainer:
         kept_fields = [self.input_schema.field(name) for name in arguments.keep]
         value_columns = [field.name for field in fields]
         duplicates = sorted({*value_columns} & {field.name for field in kept_fields}) or sorted(
-            {name for name in value_columns if value_columns.count(name) > 1}
+            repeated_names(value_columns)
         )
         if duplicates:
             raise ValueError(

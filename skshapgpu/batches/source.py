@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -107,15 +108,16 @@ def require_same_names(
     the source. ``where`` and ``first`` are the names, for messages, of the part and of the first part, which
     determines the columns.
     """
-    unexpected = [name for name in names if name not in expected]
+    n_times, expected_names = Counter(names), set(expected)
+    unexpected = [name for name in names if name not in expected_names]
     for name in selected.columns:
-        if name not in names:
+        if name not in n_times:
             instead = f", but it has {unexpected[0]!r}" if unexpected else ""
             raise ValueError(
                 f"{where} does not have the columns of {first}: there is no {name!r}{instead}; give it "
                 "the same columns, or explain it by itself"
             )
-        if list(names).count(name) > 1:
+        if n_times[name] > 1:
             raise ValueError(f"{where} has several columns {name!r}")
     if selected.all_columns and unexpected:
         raise ValueError(

@@ -402,6 +402,16 @@ def test_lightgbm(name: str, old: str, new: str, message: str) -> None:
         adapt(lightgbm(name, old, new))
 
 
+def test_lightgbm_with_many_names_is_refused_at_once() -> None:
+    """The search for the field that occurs twice takes time in proportion to the number of fields."""
+    fields = "".join(f"a{i}=\n" for i in range(100_000))
+    text = lightgbm("regression", "\nnum_class=1\n", f"\nnum_class=1\n{fields}a99999=\n")
+    start = time.process_time()
+    with pytest.raises(ValueError, match="has the field a99999 twice"):
+        adapt(text)
+    assert time.process_time() - start < 1.7  # the limit for 0.7 MB; usually 0.1
+
+
 def test_lightgbm_classes_of_the_objective() -> None:
     """LightGBM computes probabilities of as many classes as the objective has."""
     text = TARGETS["lightgbm"].write(document("lightgbm", "classes"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +89,16 @@ def test_an_explainer_brings_its_columns(tmp_path: Path) -> None:
     explainer.save(tmp_path / "explainer")
     saved = BatchExplainer(str(tmp_path / "explainer"))
     assert saved(pa.RecordBatch.from_pandas(ROWS)).column_names == NAMES
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_time_of_many_columns(repeats: bool, tmp_path: Path) -> None:
+    """Names are counted once, not once for each name."""
+    names = [f"c{i}" for i in range(20_000)]
+    names[-1] = names[-2] if repeats else names[-1]
+    table = pa.Table.from_arrays([pa.array([1.0])] * len(names), names=names)
+    model = forest().fit(ROWS.to_numpy(), ROWS["c7"])
+    start = time.process_time()
+    with pytest.raises(ValueError, match="several columns 'c19998'" if repeats else "are 20000 columns"):
+        explain_batches(model, table, tmp_path / "out.npy")
+    assert time.process_time() - start < 3  # usually 0.2; 6 if each name is searched for among all

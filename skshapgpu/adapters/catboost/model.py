@@ -323,9 +323,7 @@ def _require_known_parts(document: dict[str, Any]) -> None:
     for kind in ("oblivious_trees", "trees"):
         parts += [(kind, tree) for tree in document.get(kind) or []]
     if document.get("oblivious_trees") and document.get("trees"):  # CatBoost reads the symmetric trees
-        raise ValueError(
-            "the CatBoost model has symmetric trees and other trees"
-        )
+        raise ValueError("the CatBoost model has symmetric trees and other trees")
     for part, fields in parts:
         require_known("the CatBoost model", f"fields of its {part}", fields, _FIELDS[part])
     treatments = [feature["nan_value_treatment"] for feature in info.get("float_features") or []]
