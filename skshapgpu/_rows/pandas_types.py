@@ -21,7 +21,7 @@ from .real_numbers import has_categories
 #: Key of a schema's metadata in which pandas describes the frame.
 _PANDAS = b"pandas"
 
-#: What pandas records about a column. pyarrow fails without these facts when it converts the column.
+#: Facts about a column that pandas records. pyarrow fails without them when it converts the column.
 _COLUMN_FACTS = ("name", "field_name", "pandas_type", "numpy_type", "metadata")
 
 #: Advice, in messages, about nulls that are not known before rows are read.
