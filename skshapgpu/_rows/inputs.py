@@ -179,10 +179,10 @@ class Reader:
             self._columns_of_data = rows.names
         return rows
 
-    def _require_columns_of_data(self, names: tuple[str, ...] | None) -> None:
+    def _require_columns_of_data(self, names: Sequence[str] | None) -> None:
         """Raise ``ValueError`` if X has the columns of the background data in another order."""
         expected = self._columns_of_data
-        if names is not None and names != expected and set(names) == set(expected):
+        if names is not None and tuple(names) != expected and set(names) == set(expected):
             column = next(i for i, name in enumerate(names) if name != expected[i])
             raise ValueError(
                 f"the columns of X and of data are the same in another order: column {column} is "
