@@ -161,6 +161,8 @@ def _cells_are_worthwhile(plan: KindPlan, layout: TableLayout | None, n_rows: in
     groups, work, precision = plan.groups, plan.work, options.precision
     if tree_costs.cell_bytes(groups) > plan.model.interval_room():
         return False
+    if not tree_costs.cells_may_pay(groups, plan.n_sums):
+        return False
     seconds = tree_costs.cpu_seconds(groups, n_rows, 1, work, precision)
     if layout is not None:
         seconds = layout.seconds(n_rows, n_calls, plan.layout_work, precision)

@@ -227,6 +227,11 @@ class KindPlan:
         return allowed and _core.can_have_cells(self.plan())
 
     @computed_once
+    def n_sums(self) -> int:
+        """Number of the sums of a row to which a tree adds: one for each feature and output of a leaf."""
+        return int(self.plan().info()["n_features_used"] * self._ensemble.value.shape[1])
+
+    @computed_once
     def few_rows_seconds(self) -> float:
         """Seconds in which one thread walks few rows."""
         return tree_costs.few_rows_seconds(self.groups)

@@ -304,6 +304,19 @@ def test_a_forest_of_several_classes() -> None:
     np.testing.assert_allclose(explanation.values[:3000], walked, atol=1e-6)
 
 
+@once
+def test_wide_models_are_walked() -> None:
+    """Rows of many features or outputs share few cells: cells took twice as long as walks."""
+    data, y = make_regression(3000, 60, n_informative=60, noise=10.0, random_state=0)
+    for n_features, has_cells in ((30, True), (60, False)):
+        forest = RandomForestRegressor(40, max_depth=8, random_state=0).fit(data[:, :n_features], y)
+        explainer = TreeExplainer(forest, device="cpu")
+        assert ("cells" in algorithms_of(explainer, 30_000)) is has_cells
+    data, classes = make_classification(3000, 12, n_informative=9, n_classes=7, random_state=0)
+    forest = RandomForestClassifier(40, max_depth=7, random_state=0).fit(data, classes)
+    assert "cells" not in algorithms_of(TreeExplainer(forest, device="cpu"), 30_000)
+
+
 def test_the_options_that_exclude_cells(forest: RandomForestRegressor) -> None:
     for options in ({"memory_limit": "1GB"}, {"algorithm": "quadrature"}, {"data": X[:20]}):
         explainer = TreeExplainer(forest, device="cpu", **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -43,8 +44,12 @@ def tables(draw: Draw) -> Iterator[None]:
             "_CELL_LEAF",
             "LEAST_CELL_SAVING",
             "LEAST_CELL_SECONDS",
+            "MANY_CELL_LEAVES",
         )
-        prices: dict[str, Any] = dict.fromkeys(names, 0.0) | {"LEAST_CELL_ROWS": 1}
+        prices: dict[str, Any] = dict.fromkeys(names, 0.0) | {
+            "LEAST_CELL_ROWS": 1,
+            "MOST_CELL_SUMS": sys.maxsize,
+        }
         free = dict.fromkeys(costs._CELL_LOOKUP, 0.0)
         with (
             mock.patch.multiple(costs, **prices),

@@ -110,6 +110,11 @@ _SHORT_CELL_NODES = 4
 _OCCURRING_CELLS, _CELL_GROWTH, _CELL_TILE, _CELL_WALK = 1000, 0.45, 16384, 2.8
 _CELL_LEAF, _CELL_BYTES = 6e-7, 115
 
+#: Rows with few sums, one for each feature and output of a leaf, are added in registers. Rows with more sums
+#: fall into more cells, unless trees have many leaves, so that few rows reach a unit. Otherwise, cells were
+#: slower in all models that were measured, of 45 to 81 features or of 53 features and 7 outputs.
+FEW_CELL_SUMS, MOST_CELL_SUMS, MANY_CELL_LEAVES = 32, 72, 250
+
 #: Fraction of the time of the walk, or with tables, that cells must save: the number of cells that occur
 #: depends on the data. They must also save some seconds, because each thread needs tens of MB for a tile.
 LEAST_CELL_SAVING, LEAST_CELL_SECONDS = 0.12, 5e-3
@@ -247,6 +252,12 @@ def lane_build_seconds(groups: Sequence[TreeGroup]) -> float:
 def lane_seconds(n_steps: int, n_rows: int, precision: str) -> float:
     """Return the seconds that a call with leaves in lanes spends in trees, in one thread."""
     return _CPU_CALL + n_rows * n_steps * _LANE_STEP[instruction_set()][precision]
+
+
+def cells_may_pay(groups: Sequence[TreeGroup], n_sums: int) -> bool:
+    """Return whether cells can be faster than walks, for rows of ``n_sums`` sums."""
+    n_leaves, n_trees = sum(group.n_leaves for group in groups), sum(group.n_trees for group in groups)
+    return n_sums <= (MOST_CELL_SUMS if n_leaves >= MANY_CELL_LEAVES * n_trees else FEW_CELL_SUMS)
 
 
 def cell_build_seconds(groups: Sequence[TreeGroup]) -> float:
