@@ -60,6 +60,13 @@ Y = np.array(["cat", "dog", "emu"])[
 ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Change to an empty folder, because MLflow writes files to the current one."""
+    with contextlib.chdir(tmp_path_factory.mktemp("current")):
+        yield
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
     """Folder of a model, and the frame of SHAP values that it must return."""

@@ -21,6 +21,7 @@ from sklearn.ensemble import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.utils.fixes import parse_version
 
 from skshapgpu import (
     ShapBeeswarmDisplay,
@@ -214,6 +215,8 @@ def test_frames_of_models_that_take_codes(family: str) -> None:
 
 
 def test_text_has_a_type_of_its_own_in_recent_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    if parse_version(pd.__version__) < parse_version("2.3"):
+        pytest.skip("pandas has a type of strings and NaN since 2.3")
     old = cudf.Series.dtype.fget
 
     def dtype(series: Any) -> Any:
