@@ -275,6 +275,39 @@ def latency() -> str:
     return dots("A call on a GPU and on its host", note, axis, lines, list(systems.values()))
 
 
+def serving() -> str:
+    """Draw the latencies of requests for one row."""
+    libraries = {"xgboost": "XGBoost, 100 trees of depth 8", "lightgbm": "LightGBM, 300 trees of 31 leaves"}
+    libraries["catboost"] = "CatBoost, 300 trees of depth 6"
+    cases = {
+        "array, 1 rows, 1 threads": "array, a call at a time",
+        "array, 1 rows, 8 threads": "array, eight threads",
+        "frame, 1 rows, 1 threads": "data frame, a call at a time",
+        "HTTP, 1 rows, 1 clients": "over HTTP, a request at a time",
+        "HTTP, 1 rows, 8 clients": "over HTTP, eight clients",
+    }
+    found = models("serving")
+    lines: Lines = []
+    for library, heading in libraries.items():
+        lines.append((heading, {}))
+        for case, label in cases.items():
+            latencies = found[f"{library}, {case}"]["latencies_us"]
+            systems = {"ours": latencies["skshapgpu"], "the library's": latencies[library]}
+            lines.append(
+                (
+                    label,
+                    {
+                        f"{name}, {percent} %": own[f"p{percent}"] / 1_000
+                        for percent in (50, 99)
+                        for name, own in systems.items()
+                    },
+                )
+            )
+    axis = Axis("milliseconds, logarithmic", 0.02, 500, (0.1, 1, 10, 100))
+    note = "SHAP values of one row: latency of half and of 99 % of the calls, on two cores"
+    return dots("Requests of a process that serves", note, axis, lines, list(lines[1][1]))
+
+
 #: Name of a picture, and what draws it.
 CHARTS: dict[str, Callable[[], str]] = {
     "values": values,
@@ -289,6 +322,7 @@ CHARTS: dict[str, Callable[[], str]] = {
     "drift": drift,
     "patch_shap": patch_shap,
     "latency": latency,
+    "serving": serving,
 }
 
 
