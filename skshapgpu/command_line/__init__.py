@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,7 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     in_json, debug = "--json" in arguments, "--debug" in arguments
     try:
         args = parser().parse_args(arguments)
-        answer: Answer = args.run(args)
+        with warnings.catch_warnings():
+            if getattr(args, "quiet", False):
+                warnings.simplefilter("ignore")
+            answer: Answer = args.run(args)
         if in_json:
             _print_json(answer.facts)
         elif answer.text:

@@ -37,8 +37,12 @@ def require_file(path: str, argument: str) -> Place:
 
 
 def csv_options(args: argparse.Namespace) -> CsvFormat:
-    """Return the options of CSV files on the command line."""
-    return CsvFormat(args.delimiter, args.quote_char, args.null_values, args.decimal)
+    """Return the options of CSV files on the command line.
+
+    A tab may be written as Python writes it, and messages do.
+    """
+    delimiter = "\t" if args.delimiter == "\\t" else args.delimiter
+    return CsvFormat(delimiter, args.quote_char, args.null_values, args.decimal)
 
 
 def columns_for(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +326,24 @@ def test_explain_says_it_in_json(run: Any, saved: Path, data: Path, forest: Any)
     assert facts["feature_names"] == list(NAMES) and facts["seconds"] > 0
     assert facts["base_values"] == TreeExplainer(forest).expected_value
     assert run("explain", saved, data, "-o", data.parent / "other.parquet", "--quiet") == (0, "", "")
+
+
+def test_quiet_prints_no_warnings(run: Any, saved: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", X)  # without the names that the forest has
+    command = "explain", saved, tmp_path / "rows.npy", "-o"
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        assert run(*command, tmp_path / "loud.npy")[0] == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run(*command, tmp_path / "quiet.npy", "--quiet") == (0, "", "")
+
+
+def test_a_tab_may_be_escaped(run: Any, saved: Path, tmp_path: Path) -> None:
+    frame().to_csv(tmp_path / "rows.csv", sep="\t", index=False)
+    for name, delimiter in (("0.npy", "\t"), ("1.npy", "\\t")):
+        command = "explain", saved, tmp_path / "rows.csv", "-o", tmp_path / name, "--delimiter", delimiter
+        assert run(*command)[0] == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "0.npy"), np.load(tmp_path / "1.npy"))
 
 
 @pytest.mark.parametrize("given", ["data.csv", "data.npy", "data.arrow"])
