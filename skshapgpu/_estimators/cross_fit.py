@@ -51,7 +51,8 @@ def folds_of(
             if missing:
                 raise ValueError(
                     f"fold {number} of cv={cv!r} has no row of class {missing[0]!r} to fit on, "
-                    "so that its values would have other outputs: use StratifiedKFold, or fewer folds"
+                    "so that its values would have other outputs: use StratifiedKFold, and leave out classes "
+                    "of a single row"
                 )
     return folds
 

@@ -116,6 +116,8 @@ class CsvFile:
             raise _unreadable(self.path, error) from error
         if names is None:
             raise ValueError(f"{self.path!r} cannot be read: it is empty")
+        if any("\ud800" <= sign <= "\udfff" for sign in "".join(names)):  # by "surrogateescape"
+            raise ValueError(f"the names of columns in {self.path!r} are not UTF-8; save the file as UTF-8")
         other_delimiters = [sign for sign in _DELIMITERS if sign in names[0] and sign != self._delimiter]
         if len(names) == 1 and other_delimiters and self._options.delimiter is None:
             raise ValueError(

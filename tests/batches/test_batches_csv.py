@@ -210,6 +210,9 @@ def test_text_that_is_not_utf8(tmp_path: Path) -> None:
     assert result.n_rows == 150
     with pytest.raises(ValueError, match=r"cannot be read as CSV: .*UTF8 data.*; save the file as UTF-8"):
         explain_batches(EXPLAINER, tmp_path / "rows.csv", tmp_path / "o2", keep=["text"])
+    (tmp_path / "names.csv").write_bytes(X.assign(größe=0).to_csv(index=False).encode("latin-1"))
+    with pytest.raises(ValueError, match=r"names of columns in '.*names.csv' are not UTF-8; save the file"):
+        explain_batches(EXPLAINER, tmp_path / "names.csv", tmp_path / "o3")
 
 
 def test_lines_in_quotes_compression_marks_and_no_rows(tmp_path: Path) -> None:
