@@ -24,6 +24,7 @@ import pandas as pd
 import scipy.sparse as sp
 from helpers import clusters
 from helpers.clusters import FEATURES, Gate, classifier, flowers, regressor
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -92,7 +93,7 @@ def test_chunks_of_unknown_length(client: Any) -> None:
 
 def test_chunks_that_are_sparse_or_empty(client: Any) -> None:
     zeros = np.nan_to_num(A)
-    model = regressor(zeros)
+    model = RandomForestRegressor(3, random_state=0).fit(zeros, zeros[:, 0] * zeros[:, 2] + zeros[:, 1])
     sparse = da.from_array(zeros, chunks=(CHUNK, -1)).map_blocks(sp.csr_matrix)
     expected = TreeExplainer(model).shap_values(zeros)
     np.testing.assert_array_equal(explain_dask(model, sparse).compute(), expected)

@@ -320,7 +320,7 @@ def test_files_in_batches(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({}, "pass feature_groups="),
-        ({"feature_groups": "input"}, "pass feature_groups="),
+        ({"feature_groups": "input"}, "the model has no such steps"),
         ({"feature_groups": GROUPS, "algorithm": "treeshap"}, "computes SHAP values only, not Owen values"),
         ({"feature_groups": GROUPS, "algorithm": "fast_v2"}, "and Banzhaf values only, not Owen values"),
         (

@@ -131,6 +131,9 @@ def test_long_integers_are_rounded_as_predict_does_or_refused(
         try:
             values = explainer.shap_values(given).sum(axis=1) + explainer.expected_value
         except ValueError as error:
+            if family == "hist" and name in ("csr", "coo"):
+                assert "X is sparse, which predict does not take" in str(error)
+                continue
             if "NaN" not in str(error):  # which GradientBoosting refuses
                 assert "reads as float32" in str(error) and "as an array" in str(error)
             refused.append(name)

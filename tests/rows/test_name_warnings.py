@@ -258,7 +258,8 @@ def test_no_call_warns_of_rows_that_it_passes_on_itself(form: str) -> None:
             partial(ShapDependenceDisplay.from_estimator, fitted, X, name),
         ]
         if form != "list":
-            calls.append(partial(partial_dependence, fitted, X, 0, feature_groups="input", grid_resolution=5))
+            options: dict[str, Any] = {} if estimator is model else {"feature_groups": "input"}
+            calls.append(partial(partial_dependence, fitted, X, 0, grid_resolution=5, **options))
             calls.append(lambda: ShapSelector(clone(model), cv=2).fit(X, Y).transform(X))
         for number, call in enumerate(calls):
             assert messages(call) == [], number
