@@ -24,6 +24,13 @@ from skshapgpu.command_line import main
 
 rng = np.random.default_rng(0)
 
+
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """Draw the same numbers in each test, whichever tests ran before in the process."""
+    rng.bit_generator.state = np.random.default_rng(2).bit_generator.state
+
+
 #: A model's class, its number of trees and its number of classes, 0 for a regressor.
 KINDS = [
     ("DecisionTreeRegressionModel", 1, 0),
