@@ -168,7 +168,7 @@ class TypedCase:
         }
         if self.asked["typed perturbation"] != "path-dependent":
             options["data"] = self.background
-        if self.asked["typed perturbation"] == "columns of X":
+        if self.asked["typed perturbation"] == "columns of X" and self.asked["first step"] != "none":
             options["feature_groups"] = "input"
         return options
 
