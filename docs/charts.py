@@ -286,12 +286,12 @@ def serving() -> str:
         "HTTP, 1 rows, 1 clients": "over HTTP, a request at a time",
         "HTTP, 1 rows, 8 clients": "over HTTP, eight clients",
     }
-    found = models("serving")
+    results = models("serving")
     lines: Lines = []
     for library, heading in libraries.items():
         lines.append((heading, {}))
         for case, label in cases.items():
-            latencies = found[f"{library}, {case}"]["latencies_us"]
+            latencies = results[f"{library}, {case}"]["latencies_us"]
             systems = {"ours": latencies["skshapgpu"], "the library's": latencies[library]}
             lines.append(
                 (

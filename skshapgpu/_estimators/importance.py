@@ -165,9 +165,18 @@ class Importances:
     def summed(self) -> Importances:
         """Return the importances summed over the outputs.
 
-        A split that lacks a class is left out of the mean of this class only.
+        A split that lacks a class is left out of the mean of this class only. Raise ``ValueError`` if a class
+        or a feature has no importance in any split.
         """
-        return replace(self, importances=self.importances.sum(axis=2), overall=self.mean.sum(axis=1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # about means of nothing
+            overall = self.mean.sum(axis=1)
+        if np.isnan(overall).any():
+            raise ValueError(
+                "a column has no importance: no test row that is explained has a weight above 0, or a class "
+                "is in the training rows of no split"
+            )
+        return replace(self, importances=self.importances.sum(axis=2), overall=overall)
 
 
 def no_score(estimator: Any, X: Any, y: Any = None) -> float:

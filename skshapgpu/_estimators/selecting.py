@@ -137,7 +137,7 @@ class OutOfFoldSelector(BaseShapSelector):
         self, model: Any, X: Any, sources: np.ndarray, rows: TrainingRows, **options: Any
     ) -> Importances:
         """Return importances of the columns of X, which come from the columns ``sources`` of ``rows.X``."""
-        importances = find_importances(
+        return find_importances(
             changed_model(model, rows.X, sources),
             X,
             rows.y,
@@ -148,12 +148,6 @@ class OutOfFoldSelector(BaseShapSelector):
             by_input=True,
             **options,
         ).summed()
-        if np.isnan(importances.mean).any():
-            raise ValueError(
-                "a column has no importance: no test row that is explained has a weight above 0, or all "
-                "splits lack a class, which stratified splits do not"
-            )
-        return importances
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self, "support_")

@@ -61,10 +61,8 @@ def missing_attribute(explanation: Explanation, name: str) -> AttributeError:
 def converted(explanation: Explanation, is_row: bool) -> shap.Explanation:
     """Return an explanation in the form of shap; with ``is_row``, its only row, without an axis for rows."""
     shap = import_for("to_shap() needs shap", "shap", "shap")
-    values, outputs = (
-        to_host(explanation.values),
-        explanation.output_names if explanation.values.ndim > 2 else None,
-    )
+    values = to_host(explanation.values)
+    outputs = explanation.output_names if values.ndim > 2 else None
     data = display_data = None
     if explanation.data is not None:
         data = to_array(explanation.data)

@@ -33,7 +33,7 @@ from .in_place import any_may_write
 from .origins import Origins, origins_of, with_data
 from .pipelines import Prepared, names_behind, prepare, prepare_on_gpu, takes_arrays, unique
 from .real_numbers import is_long, require_real
-from .tables import HostTable, collected, names_of, open_table, repeats_entries, row_labels, select
+from .tables import HostTable, collected, names_of, open_table, row_labels, select
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
@@ -557,7 +557,9 @@ def read(
                 "X is sparse, which predict does not take, or members of the model read in different ways: "
                 "pass X.toarray()"
             )
-        if not schema.adds_repeated_entries and sp.issparse(X) and repeats_entries(X):
+        # Such entries have been added up in the table.
+        is_compressed = sp.issparse(X) and X.format in ("csr", "csc")
+        if not schema.adds_repeated_entries and is_compressed and table.data.nnz < X.nnz:
             raise ValueError(
                 "X is a sparse matrix that stores some entries more than once, and the model's library does "
                 "not add them up, as SciPy does: call X.sum_duplicates() first"

@@ -192,15 +192,6 @@ def _refuse_one_row(X: Any) -> None:
         )
 
 
-def repeats_entries(X: Any) -> bool:
-    """Return whether a sparse matrix stores an entry more than once; SciPy adds up such numbers."""
-    if getattr(X, "format", None) not in ("csr", "csc") or X.has_canonical_format:
-        return False
-    added = X.copy()
-    added.sum_duplicates()
-    return bool(added.nnz != X.nnz)
-
-
 def _csr(X: Any) -> Any:
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D sparse array instead. Reshape your data")

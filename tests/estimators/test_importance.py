@@ -18,7 +18,7 @@ from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, Stratified
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skshapgpu import ShapTransformer, TreeExplainer, UnsupportedModelError, shap_importance
+from skshapgpu import ShapSelector, ShapTransformer, TreeExplainer, UnsupportedModelError, shap_importance
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
@@ -124,10 +124,17 @@ def test_missing_classes() -> None:
         assert missing[:, split].all(axis=0).tolist() == [label == split for label in range(3)]
     assert np.isfinite(result.importances_mean).all()
     # Each class is missing in one of three splits, so that its importance is the mean over the two others.
-    whole = cross_validated_importance(forest_classifier(), X, y, cv=KFold(3))
-    assert np.isnan(whole.importances).all()
+    over_classes = cross_validated_importance(forest_classifier(), X, y, cv=KFold(3))
+    assert np.isnan(over_classes.importances).all()
     expected = np.nanmean(result.importances, axis=1).sum(axis=1)
-    np.testing.assert_allclose(whole.importances_mean, expected)
+    np.testing.assert_allclose(over_classes.importances_mean, expected)
+    never = [(np.arange(100), np.arange(100, 150))]  # the third class is in no training rows
+    for call in (
+        lambda: cross_validated_importance(forest_classifier(), X, y, cv=never),
+        lambda: ShapSelector(forest_classifier(), cv=never).fit(X, y),
+    ):
+        with pytest.warns(UserWarning), pytest.raises(ValueError, match="a class is in the training rows of"):
+            call()
     splits = [(np.arange(100), np.arange(100, 150)), (np.arange(0, 150, 2), np.arange(1, 150, 2))]
     model = HistGradientBoostingClassifier(max_iter=3)
     with pytest.warns(UserWarning, match="split 0 are not explained"):
