@@ -327,7 +327,8 @@ def _label_probabilities(top: SecondaryAxis, ax: Axes) -> None:
         label.set_text(_tick_text(tick))
         return (label.get_window_extent().width + _LABEL_GAP * ax.figure.dpi) / box.width
 
-    ticks = probability_ticks(*ax.get_xlim(), width=width)
+    low, high = ax.get_xlim()
+    ticks = probability_ticks(low, high, width=width)
     top.set_xticks(logit(ticks), [_tick_text(tick) for tick in ticks])
 
 
