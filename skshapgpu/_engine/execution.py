@@ -92,8 +92,12 @@ def _plan_walks_and_tables(plan: KindPlan, n_rows: int) -> ExecutionPlan:
     groups, intervals, building = plan.groups, NO_INTERVALS, 0.0
     seconds = tree_costs.cpu_seconds(groups, n_rows, n_threads, plan.work, options.precision)
     table_bytes = plan.counted_table_bytes
-    layout = _worthwhile_tables(plan, n_rows)
-    if _cells_are_worthwhile(plan, layout, n_rows):
+    choice = plan.last_choice  # which takes longer to make than the rest
+    if choice is None or choice[0] != n_rows:
+        layout = _worthwhile_tables(plan, n_rows)
+        choice = plan.last_choice = n_rows, layout, _cells_are_worthwhile(plan, layout, n_rows)
+    _, layout, has_cells = choice
+    if has_cells:
         groups, intervals = (_group_of_all(plan, "cells", CELLS),), CELLS
         building = tree_costs.cell_build_seconds(plan.groups) / n_threads
         cells = tree_costs.cell_seconds(plan.groups, n_rows, plan.work, options.precision)

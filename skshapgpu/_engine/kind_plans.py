@@ -74,6 +74,8 @@ class KindPlan:
         self._cuda_plans: dict[Intervals, dict[tuple[int, str], Any]] = {}  # by GPU and method
         self._layouts: dict[Intervals, TableLayout] = {}
         self._core_layouts: dict[Intervals, Any] = {}  # layouts of tables that do not exist yet
+        #: Rows of the last call on the CPU, its layout of tables, and whether its rows look up cells.
+        self.last_choice: tuple[int, TableLayout | None, bool] | None = None
         n_leaf_outputs = self._ensemble.value.shape[1]
         self.work = _INTERACTION_WORK[kind.order] * (1 + _OUTPUT_WORK * (n_leaf_outputs - 1))
 
