@@ -53,12 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"what to compute, of: {' '.join(RESULTS)} (values)",
     )
-    parser.add_argument("--repeats", type=int, default=9, help="rounds (9)")
+    parser.add_argument("--starts", type=int, default=3, help="processes of each checkout, in turn (3)")
+    parser.add_argument("--repeats", type=int, default=9, help="rounds of each pair of processes (9)")
     parser.add_argument("--seconds", type=float, default=0.5, help="aim for the length of a round (0.5)")
 
 
 def measure(case: models.Case, results: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Time both checkouts in turn, each in a process of its own."""
+    """Time both checkouts in turn, in several processes each: those of one checkout differ by percents."""
     case.X = models.take_rows(case.X, max(arguments.rows))
     method, with_background = RESULTS[results]
     payload = {
@@ -69,33 +70,34 @@ def measure(case: models.Case, results: str, arguments: argparse.Namespace) -> d
         "n_jobs": 1,
         "method": method,
     }
-    runners = {
-        "this": peers.RemoteRunner(
-            sys.executable, {"PYTHONPATH": _joined(sys.path)}, "ours", payload, case.X
-        ),
-        # Without "site", whose hooks would import an editable installation instead.
-        "other": peers.RemoteRunner(
-            sys.executable,
-            {"PYTHONPATH": _joined([str(arguments.other.resolve()), *sys.path])},
-            "ours",
-            payload,
-            case.X,
-            ("-S",),
-        ),
+    paths = {"this": sys.path, "other": [str(arguments.other.resolve()), *sys.path]}
+    # Without "site", whose hooks would import an editable installation instead.
+    options = {"this": (), "other": ("-S",)}
+    differences: list[float] = []
+    seconds: dict[int, dict[str, list[float]]] = {
+        n_rows: {name: [] for name in paths} for n_rows in arguments.rows
     }
-    try:
-        checked = min(max(arguments.rows), 1000)
-        values = {name: runner.values(checked) for name, runner in runners.items()}
-        difference = np.abs(values["this"] - values["other"]).max() / np.abs(values["other"]).max()
-        calls = [in_turn(runners, n_rows, arguments) for n_rows in arguments.rows]
-    finally:
-        for runner in runners.values():
-            runner.close()
+    for _ in range(arguments.starts):
+        runners = {
+            name: peers.RemoteRunner(
+                sys.executable, {"PYTHONPATH": _joined(path)}, "ours", payload, case.X, options[name]
+            )
+            for name, path in paths.items()
+        }
+        try:
+            checked = min(max(arguments.rows), 1000)
+            values = {name: runner.values(checked) for name, runner in runners.items()}
+            differences.append(np.abs(values["this"] - values["other"]).max() / np.abs(values["other"]).max())
+            for n_rows in arguments.rows:
+                add_rounds(seconds[n_rows], runners, n_rows, arguments)
+        finally:
+            for runner in runners.values():
+                runner.close()
     return {
         "name": case.name if results == "values" else f"{case.name} {results}",
         "note": case.note,
-        "largest_difference": float(difference),
-        "calls": calls,
+        "largest_difference": float(max(differences)),
+        "calls": [summary(n_rows, seconds[n_rows]) for n_rows in arguments.rows],
     }
 
 
@@ -103,20 +105,25 @@ def _joined(path: list[str]) -> str:
     return os.pathsep.join(filter(None, path))
 
 
-def in_turn(
-    runners: dict[str, peers.RemoteRunner], n_rows: int, arguments: argparse.Namespace
-) -> dict[str, Any]:
-    """Return the seconds of calls with ``n_rows`` rows, and their ratios round by round."""
+def add_rounds(
+    seconds: dict[str, list[float]],
+    runners: dict[str, peers.RemoteRunner],
+    n_rows: int,
+    arguments: argparse.Namespace,
+) -> None:
+    """Time calls with ``n_rows`` rows in turn, and add the seconds of one call in each round."""
     once = max(runner.time(n_rows)[0] for runner in runners.values())
     n_calls = max(1, round(arguments.seconds / once))
-    seconds: dict[str, list[float]] = {name: [] for name in runners}
     for number in range(arguments.repeats):
         for name in sorted(runners, reverse=bool(number % 2)):
             seconds[name].append(runners[name].time(n_rows, n_calls)[0])
+
+
+def summary(n_rows: int, seconds: dict[str, list[float]]) -> dict[str, Any]:
+    """Return the seconds of calls with ``n_rows`` rows, and their ratios round by round."""
     ratios = [this / other for this, other in zip(seconds["this"], seconds["other"], strict=True)]
     return {
         "rows": n_rows,
-        "calls_per_round": n_calls,
         "seconds": {name: median(times) for name, times in seconds.items()},
         "this_over_other": {"median": median(ratios), "min": min(ratios), "max": max(ratios)},
     }
