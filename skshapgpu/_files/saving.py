@@ -39,7 +39,7 @@ _SCALARS = "biufU"
 #: Module and class of the encoders, derived columns and sums of functions that can be saved, by their names
 #: in files.
 _ENCODERS = {
-    "sklearn categories": ("skshapgpu.adapters.sklearn", "OrdinalCategories"),
+    "sklearn categories": ("skshapgpu.adapters.sklearn_categories", "OrdinalCategories"),
     "xgboost categories": ("skshapgpu.adapters.xgboost", "XgboostCategories"),
     "lightgbm categories": ("skshapgpu.adapters.lightgbm", "PandasCategories"),
     "catboost categories": ("skshapgpu.adapters.catboost.model", "CatBoostCategories"),

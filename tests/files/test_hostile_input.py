@@ -27,7 +27,7 @@ from skshapgpu.adapters import _ubjson, lightgbm, xgboost
 from skshapgpu.adapters.catboost import model as catboost
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.adapters.schema import InputSchema
-from skshapgpu.adapters.sklearn import OrdinalCategories
+from skshapgpu.adapters.sklearn_categories import OrdinalCategories
 
 X = np.random.default_rng(0).integers(0, 5, size=(80, 3)).astype(float)
 Y = X[:, 0] + (X[:, 1] == 2)
@@ -242,7 +242,7 @@ import numpy as np
 from skshapgpu import TreeExplainer, register_adapter
 from skshapgpu._files import storage
 from skshapgpu._rows import inputs
-from skshapgpu.adapters.sklearn import OrdinalCategories
+from skshapgpu.adapters.sklearn_categories import OrdinalCategories
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 
