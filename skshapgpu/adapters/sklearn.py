@@ -51,7 +51,12 @@ from .schema import (
     pair_names,
     predictions_of_mean,
 )
-from .sklearn_categories import OrdinalCategories
+from .sklearn_categories import (
+    NativeCategories,
+    OrdinalCategories,
+    native_categories,
+    refuse_categories,
+)
 from .sklearn_trees import accepts_nan, input_schema, read_tree, require_all_members, require_trees
 
 #: Criteria of trees that are squared errors.
@@ -162,12 +167,15 @@ def _mean_of_trees(
     model: Any, estimators: Iterable[Any], columns: Sequence[np.ndarray] | None = None
 ) -> AdaptedModel:
     """Return the model whose margin is the mean of the predictions, or class probabilities, of trees."""
-    n_classes = 0
+    n_classes, estimators = 0, list(estimators)
+    categories = None if columns else native_categories(model, estimators)
+    has_categories = categories is not None
     if is_classifier(model):
-        estimators = require_trees(model, estimators, DecisionTreeClassifier, "predict_proba")
+        kind, method = DecisionTreeClassifier, "predict_proba"
         n_classes = len(model.classes_)
     else:
-        estimators = require_trees(model, estimators, DecisionTreeRegressor, "predict")
+        kind, method = DecisionTreeRegressor, "predict"
+    estimators = require_trees(model, estimators, kind, method, has_categories=has_categories)
     if n_classes and _has_several_targets(model):
         node_values = [_values_of_targets(estimator, model.classes_) for estimator in estimators]
     else:
@@ -175,14 +183,26 @@ def _mean_of_trees(
     values = [value / len(estimators) for value in node_values]
     columns_of_trees: list[np.ndarray | None] = list(columns) if columns else [None] * len(estimators)
     trees = [
-        read_tree(estimator, value, columns=tree_columns)
+        read_tree(estimator, value, columns=tree_columns, categories=categories)
         for estimator, value, tree_columns in zip(estimators, values, columns_of_trees, strict=True)
     ]
     n_outputs = values[0].shape[1] if values[0].ndim == 2 else 1
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=np.zeros(n_outputs))
     link: Literal["identity"] | None = "identity" if n_classes else None
     allow_nan = accepts_nan(estimators[0])
-    return _adapted(model, ensemble, trees, binary="probability", link=link, allow_nan=allow_nan)
+    adapted = _adapted(model, ensemble, trees, binary="probability", link=link, allow_nan=allow_nan)
+    return _encoding(model, adapted, categories)
+
+
+def _encoding(model: Any, adapted: AdaptedModel, categories: NativeCategories | None) -> AdaptedModel:
+    """Return the model that encodes its native categories; its own predict takes no sparse X."""
+    if categories is None:
+        return adapted
+    if not adapted.schema.allow_nan:
+        name = f"a {type(model).__name__}"
+        raise refuse_categories(name, "but it refuses missing values, and categories that it has not seen")
+    schema = replace(adapted.schema, encoders=categories.encoders, allow_sparse=False)
+    return replace(adapted, schema=schema)
 
 
 def _single_tree(model: Any) -> AdaptedModel:
@@ -201,18 +221,27 @@ def _bagging(model: Any) -> AdaptedModel:
 
 
 def _isolation_forest(model: Any) -> AdaptedModel:
-    estimators = require_trees(model, model.estimators_, DecisionTreeRegressor, "apply")
+    categories = native_categories(model, model.estimators_)
+    estimators = require_trees(
+        model, model.estimators_, DecisionTreeRegressor, "apply", has_categories=categories is not None
+    )
     # A leaf with n rows stands for a subtree that was not grown, whose mean depth for n rows is added.
     # scikit-learn counts the root as depth 1.
     depths = zip(model._decision_path_lengths, model._average_path_length_per_tree, strict=True)
     trees = [
-        read_tree(estimator, (depth + subtree_depth - 1.0) / len(estimators), columns=columns)
+        read_tree(
+            estimator,
+            (depth + subtree_depth - 1.0) / len(estimators),
+            columns=columns,
+            categories=categories,
+        )
         for estimator, columns, (depth, subtree_depth) in zip(
             estimators, model.estimators_features_, depths, strict=True
         )
     ]
     ensemble = Ensemble.from_trees(trees, n_features=model.n_features_in_, intercept=0.0)
     adapted = _adapted(model, ensemble, trees, allow_nan=True, allow_inf=True)
+    adapted = _encoding(model, adapted, categories)
     predictions: dict[str, Callable[[Any], Any]] = {"raw": partial(_mean_path_lengths, model)}
     typical_length = float(_average_path_length([model._max_samples])[0])
     if typical_length == 0:  # trees of one row, whose score is constant

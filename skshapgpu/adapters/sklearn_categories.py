@@ -2,19 +2,130 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.preprocessing import OrdinalEncoder
 
+from ..errors import UnsupportedModelError
 from .schema import Column
+
+#: Values of ``split_kind`` in the nodes of scikit-learn 1.10. Splits by native categories list the categories
+#: that go left in a bitset, or determine them by a hash.
+LEAF, NUMERIC, BITSET, HASH = -1, 0, 1, 2
+
+#: Most categories that the splits of a model may list, 4 bytes each. A split by a hash can have 2**24.
+_MOST_LISTED = 2**26
+
+#: Whether a model may encode categories with each setting: what is unknown must be missing.
+_SETTINGS: dict[str, Callable[[Any], bool]] = {
+    "categories": lambda value: isinstance(value, str) and value == "auto",
+    "handle_unknown": lambda value: value == "use_encoded_value",
+    "unknown_value": lambda value: _is_nan(value),
+    "encoded_missing_value": lambda value: _is_nan(value),
+    "min_frequency": lambda value: value is None,
+    "max_categories": lambda value: value is None,
+}
+
+_ADVICE = "encode the categories before training, as with OrdinalEncoder in a pipeline"
+
+
+def refuse_categories(name: str, reason: str) -> UnsupportedModelError:
+    """Return the error for a model whose native categories cannot be read."""
+    return UnsupportedModelError(f"cannot explain {name}: it has native categories, {reason}: {_ADVICE}")
+
+
+class NativeCategories:
+    """The categories by which trees of a model of scikit-learn 1.10 split, and which the model encodes."""
+
+    def __init__(self, categories: dict[int, np.ndarray]) -> None:
+        #: Encoder of each categorical column of X.
+        self.encoders = {column: OrdinalCategories(values) for column, values in categories.items()}
+        # A missing value, which comes last, is none.
+        self._n_categories = {
+            column: len(values) - int(len(values) > 0 and _is_nan(values[-1]))
+            for column, values in categories.items()
+        }
+        self._n_listed = 0
+
+    def lists(self, name: str, nodes: np.ndarray, columns: np.ndarray) -> dict[int, np.ndarray]:
+        """Return the codes that go left at each split by categories, by the number of the node.
+
+        ``columns`` are the columns of X by which the nodes split. Raise ``ValueError`` if they contradict the
+        kinds of the splits, ``UnsupportedModelError`` if the lists would be too long.
+        """
+        kinds, inner = nodes["split_kind"], nodes["left_child"] >= 0
+        by_category = np.isin(kinds, (BITSET, HASH))
+        if (np.isin(columns, list(self._n_categories)) != by_category)[inner].any():
+            raise ValueError(
+                f"{name} contradicts itself: its splits by categories are not those of its columns"
+            )
+        lists = {}
+        for node in np.flatnonzero(inner & by_category).tolist():
+            n_categories, words = self._n_categories[int(columns[node])], nodes["left_cat_bitset"][node]
+            if kinds[node] == HASH:
+                goes_left = _hashed(words[0], n_categories)
+            else:
+                bytes_of_words = np.ascontiguousarray(words, "<u4").view(np.uint8)
+                goes_left = np.unpackbits(bytes_of_words, bitorder="little").astype(bool)
+                if n_categories > len(goes_left):
+                    raise ValueError(f"{name} contradicts itself: {n_categories} categories have a bitset")
+                goes_left = goes_left[:n_categories]
+            lists[node] = np.flatnonzero(goes_left)
+            self._n_listed += len(lists[node])
+            if self._n_listed > _MOST_LISTED:
+                raise refuse_categories(name, f"and its splits list more than {_MOST_LISTED:,} of them")
+        return lists
+
+
+def _hashed(seed: np.uint32, n_categories: int) -> np.ndarray:
+    """Return which codes a hash sends left: the last bit of the mixer "lowbias32" of seed and code."""
+    mixed = np.arange(n_categories, dtype=np.uint32) ^ seed
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        mixed ^= mixed >> np.uint32(shift)
+        mixed *= np.uint32(factor)
+    return ((mixed ^ (mixed >> np.uint32(16))) & np.uint32(1)).astype(bool)
+
+
+def native_categories(model: Any, members: Sequence[Any]) -> NativeCategories | None:
+    """Return the categories that a model encodes before its trees see them; None if it has none.
+
+    Raise ``UnsupportedModelError`` unless a single ``OrdinalEncoder`` of the model encodes the columns, in
+    their places, so that unknown and missing categories are alike.
+    """
+    mask = getattr(model, "is_categorical_", None)
+    if mask is None or not np.any(mask):
+        return None
+    name = f"a {type(model).__name__}"
+    columns, encoders = np.flatnonzero(mask).tolist(), _encoders_of(model)
+    if len(encoders) != 1 or len(getattr(encoders[0], "categories_", ())) != len(columns):
+        raise refuse_categories(name, f"but not one encoder of its {len(columns)} categorical columns")
+    if any(_encoders_of(member) for member in members if member is not model):
+        raise refuse_categories(name, "which its members encode again, each in its own way")
+    settings = {key: getattr(encoders[0], key, None) for key in _SETTINGS}
+    unknown = [f"{key}={value!r}" for key, value in settings.items() if not _SETTINGS[key](value)]
+    if unknown:
+        raise refuse_categories(name, f"encoded in an unknown way, with {', '.join(unknown)}")
+    return NativeCategories(
+        {column: np.array(values) for column, values in zip(columns, encoders[0].categories_, strict=True)}
+    )
+
+
+def _encoders_of(model: Any) -> list[OrdinalEncoder]:
+    return [value for value in vars(model).values() if isinstance(value, OrdinalEncoder)]
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, Real) and value != value
 
 
 @dataclass(frozen=True)
 class OrdinalCategories:
-    """Encoder of a categorical column of HistGradientBoosting: the position of each category."""
+    """Encoder of a categorical column that a model encodes itself: the position of each category."""
 
     #: (n_categories,): ascending, as ``OrdinalEncoder`` found them in training; a NaN comes last.
     categories: np.ndarray

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ._known import require_known
 from ._subclasses import require_own_method
 from .ensemble import Tree
 from .schema import ColumnEncoder, InputSchema
+from .sklearn_categories import BITSET, HASH, LEAF, NUMERIC, NativeCategories, refuse_categories
 
 #: Known parts of the state of trees, and fields of their nodes. scikit-learn 1.10 has the last two fields.
 _TREE_STATE = frozenset(("max_depth", "node_count", "nodes", "values"))
@@ -22,28 +24,28 @@ _NODE_FIELDS = frozenset(
     "missing_go_to_left left_cat_bitset split_kind".split()
 )
 
-
-#: Values of ``split_kind`` in scikit-learn 1.10. Splits by native categories list the categories that go left
-#: in a bitset, or determine them by a hash.
-_LEAF, _NUMERIC, _BITSET, _HASH = -1, 0, 1, 2
-_SPLIT_KINDS = frozenset((_LEAF, _NUMERIC, _BITSET, _HASH))
-
-_CATEGORIES = (
-    "has native categories, whose encoding and splits this version of skshapgpu does not read: encode the "
-    "categories before training, as with OrdinalEncoder in a pipeline, or use HistGradientBoosting"
-)
+_SPLIT_KINDS = frozenset((LEAF, NUMERIC, BITSET, HASH))
 
 
 def require_trees(
-    model: Any, estimators: Iterable[Any], kind: type, method: str, package: str = "sklearn"
+    model: Any,
+    estimators: Iterable[Any],
+    kind: type,
+    method: str,
+    package: str = "sklearn",
+    *,
+    has_categories: bool = False,
 ) -> list[Any]:
-    """Return the members as a list; raise unless all are of the ``kind``, with the package's ``method``."""
+    """Return the members as a list; raise unless all are of the ``kind``, with the package's ``method``.
+
+    With ``has_categories``, the caller reads the native categories of the model.
+    """
     estimators = list(estimators)
     name = type(model).__name__
     if not estimators or any(e is None for e in estimators):
         raise NotFittedError(f"This {name} instance is not fitted yet: its training did not finish.")
-    if any(np.any(getattr(e, "is_categorical_", False)) for e in [model, *estimators]):
-        raise UnsupportedModelError(f"cannot explain a {name}: it {_CATEGORIES}")
+    if not has_categories and any(np.any(getattr(e, "is_categorical_", False)) for e in [model, *estimators]):
+        raise refuse_categories(f"a {name}", "which are not read from this kind of model")
     for cls in {type(e) for e in estimators}:
         if not issubclass(cls, kind):
             raise UnsupportedModelError(
@@ -64,11 +66,20 @@ def require_all_members(model: Any) -> None:
 
 
 def read_tree(
-    estimator: Any, value: np.ndarray, *, columns: np.ndarray | None = None, output: int = 0
+    estimator: Any,
+    value: np.ndarray,
+    *,
+    columns: np.ndarray | None = None,
+    output: int = 0,
+    categories: NativeCategories | None = None,
 ) -> Tree:
     """Read a tree, and give its nodes a value; ``columns`` are the columns of X that it was trained on."""
-    nodes = nodes_of(f"the {type(estimator).__name__}", estimator.tree_)
-    return tree_of_nodes(nodes, value, columns=columns, output=output)
+    name = f"the {type(estimator).__name__}"
+    nodes = nodes_of(name, estimator.tree_, has_categories=categories is not None)
+    tree = tree_of_nodes(nodes, value, columns=columns, output=output)
+    if categories is None or "split_kind" not in (nodes.dtype.names or ()):
+        return tree
+    return replace(tree, categories=categories.lists(name, nodes, np.asarray(tree.feature)))
 
 
 def tree_of_nodes(
@@ -92,10 +103,11 @@ def tree_of_nodes(
     )
 
 
-def nodes_of(name: str, tree: Any, kind: type = SklearnTree) -> np.ndarray:
-    """Return the nodes of a tree; reject unknown kinds of trees and unknown fields, such as categories.
+def nodes_of(name: str, tree: Any, kind: type = SklearnTree, *, has_categories: bool = False) -> np.ndarray:
+    """Return the nodes of a tree; reject unknown kinds of trees and unknown fields.
 
-    ``name`` is the model as messages call it. ``kind`` is the class of trees that the model may have.
+    ``name`` is the model as messages call it. ``kind`` is the class of trees that the model may have. Only
+    with ``has_categories``, the tree may split by native categories.
     """
     state = tree.__getstate__()
     require_known(name, "fields of its tree", state, _TREE_STATE)
@@ -103,17 +115,17 @@ def nodes_of(name: str, tree: Any, kind: type = SklearnTree) -> np.ndarray:
     require_known(name, "fields of its tree's nodes", nodes.dtype.names or (), _NODE_FIELDS)
     require_known(name, "kinds of trees", (type(tree),), frozenset({kind}))
     if "split_kind" in (nodes.dtype.names or ()):
-        _require_numeric_splits(name, tree, nodes)
+        _require_known_splits(name, tree, nodes, has_categories)
     return nodes
 
 
-def _require_numeric_splits(name: str, tree: Any, nodes: np.ndarray) -> None:
-    """Reject a tree of scikit-learn 1.10 that does not compare float32 numbers with thresholds everywhere."""
+def _require_known_splits(name: str, tree: Any, nodes: np.ndarray, has_categories: bool) -> None:
+    """Reject a tree of scikit-learn 1.10 that compares other than float32 numbers, or splits otherwise."""
     kinds, inner = nodes["split_kind"], nodes["left_child"] >= 0
     require_known(name, "kinds of splits", np.unique(kinds).tolist(), _SPLIT_KINDS)
-    if np.isin(kinds[inner], (_BITSET, _HASH)).any():
-        raise UnsupportedModelError(f"cannot explain {name}: it {_CATEGORIES}")
-    if (kinds[inner] != _NUMERIC).any():
+    if not has_categories and np.isin(kinds[inner], (BITSET, HASH)).any():
+        raise refuse_categories(name, "but not their encoder")
+    if (kinds[inner] == LEAF).any():
         raise ValueError(f"{name} contradicts itself: a node with children says that it is a leaf")
     try:
         tree.apply(np.zeros((1, tree.n_features)))
