@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OrdinalEncoder
 
 from ..errors import UnsupportedModelError
@@ -29,6 +30,8 @@ _SETTINGS: dict[str, Callable[[Any], bool]] = {
     "encoded_missing_value": lambda value: _is_nan(value),
     "min_frequency": lambda value: value is None,
     "max_categories": lambda value: value is None,
+    "_infrequent_enabled": lambda value: not value,  # by the settings with which it was trained
+    "dtype": lambda value: value in (np.float32, np.float64),  # others round the codes
 }
 
 _ADVICE = "encode the categories before training, as with OrdinalEncoder in a pipeline"
@@ -94,29 +97,51 @@ def _hashed(seed: np.uint32, n_categories: int) -> np.ndarray:
 def native_categories(model: Any, members: Sequence[Any]) -> NativeCategories | None:
     """Return the categories that a model encodes before its trees see them; None if it has none.
 
-    Raise ``UnsupportedModelError`` unless a single ``OrdinalEncoder`` of the model encodes the columns, in
-    their places, so that unknown and missing categories are alike.
+    Raise ``UnsupportedModelError`` unless a single ``OrdinalEncoder`` of the model encodes the columns, so
+    that unknown and missing categories are alike; ``ValueError`` if the model contradicts itself.
     """
     mask = getattr(model, "is_categorical_", None)
     if mask is None or not np.any(mask):
         return None
-    name = f"a {type(model).__name__}"
-    columns, encoders = np.flatnonzero(mask).tolist(), _encoders_of(model)
-    if len(encoders) != 1 or len(getattr(encoders[0], "categories_", ())) != len(columns):
+    name, mask = f"a {type(model).__name__}", np.asarray(mask)
+    if mask.dtype != bool or mask.shape != (model.n_features_in_,):
+        raise ValueError(f"is_categorical_ of {name} must hold a boolean for each of its columns")
+    columns, encoders = np.flatnonzero(mask), _encoders_of(model)
+    if len(encoders) != 1 or len(getattr(encoders[0][0], "categories_", ())) != len(columns):
         raise refuse_categories(name, f"but not one encoder of its {len(columns)} categorical columns")
     if any(_encoders_of(member) for member in members if member is not model):
         raise refuse_categories(name, "which its members encode again, each in its own way")
-    settings = {key: getattr(encoders[0], key, None) for key in _SETTINGS}
+    encoder, encoded = encoders[0]
+    if encoded is not None and not np.array_equal(np.arange(len(mask))[encoded], columns):
+        raise ValueError(f"{name} contradicts itself: its encoder takes other columns than is_categorical_")
+    settings = {key: getattr(encoder, key, None) for key in _SETTINGS}
     unknown = [f"{key}={value!r}" for key, value in settings.items() if not _SETTINGS[key](value)]
+    if type(encoder) is not OrdinalEncoder:
+        unknown.append(type(encoder).__name__)
     if unknown:
         raise refuse_categories(name, f"encoded in an unknown way, with {', '.join(unknown)}")
-    return NativeCategories(
-        {column: np.array(values) for column, values in zip(columns, encoders[0].categories_, strict=True)}
-    )
+    categories = dict(zip(columns.tolist(), map(np.array, encoder.categories_), strict=True))
+    for column, values in categories.items():
+        present = values[:-1] if len(values) and _is_nan(values[-1]) else values
+        is_sorted = present.dtype.kind not in "biufmM" or bool((present[:-1] < present[1:]).all())
+        if not is_sorted or any(_is_nan(value) for value in present):
+            raise ValueError(f"{name} contradicts itself: the categories of column {column} are not sorted")
+    return NativeCategories(categories)
 
 
-def _encoders_of(model: Any) -> list[OrdinalEncoder]:
-    return [value for value in vars(model).values() if isinstance(value, OrdinalEncoder)]
+def _encoders_of(model: Any) -> list[tuple[OrdinalEncoder, Any]]:
+    """Return the encoders among the attributes of a model, and in its column transformers with their columns.
+
+    A column transformer puts these columns first, and scikit-learn puts them back in their places.
+    """
+    encoders: list[tuple[OrdinalEncoder, Any]] = []
+    for value in vars(model).values():
+        if isinstance(value, OrdinalEncoder):
+            encoders.append((value, None))
+        if isinstance(value, ColumnTransformer):
+            listed = getattr(value, "transformers_", ())
+            encoders += [(step, columns) for _, step, columns in listed if isinstance(step, OrdinalEncoder)]
+    return encoders
 
 
 def _is_nan(value: Any) -> bool:
@@ -143,8 +168,8 @@ class OrdinalCategories:
                 "predict takes for the last category: pass X.to_pandas(), where they are missing"
             )
         values, categories = np.asarray(column.values), self.categories
-        if categories.dtype.kind == "f" and values.dtype == object and _all_numbers(values):
-            values = values.astype(np.float64)  # long integers beside missing values, which the model rounds
+        if categories.dtype.kind == "f" and values.dtype == object and _rounds(values):
+            values = values.astype(np.float64)
         if values.dtype.kind in "mM" and values.dtype.kind == categories.dtype.kind:
             return self._search(values)
         if values.dtype.kind not in "biuf":
@@ -180,5 +205,7 @@ class OrdinalCategories:
         return {"categories": self.categories}  # without the dict, so that equal encoders have equal pickles
 
 
-def _all_numbers(values: np.ndarray) -> bool:
-    return all(isinstance(value, Real) for value in values.tolist())
+def _rounds(values: np.ndarray) -> bool:
+    """Return whether a model rounds objects to float64: numbers, of which some are missing."""
+    objects = values.tolist()
+    return all(isinstance(value, Real) for value in objects) and any(value != value for value in objects)

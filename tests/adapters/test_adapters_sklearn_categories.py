@@ -10,6 +10,7 @@ from helpers.checks import assert_margin, hard_rows
 from helpers.sklearn_models import RTOL, own_margin
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
+from skshapgpu import TreeExplainer
 from skshapgpu.adapters import adapt
 from skshapgpu.adapters.schema import AdaptedModel, Column
 
@@ -189,3 +190,18 @@ def test_encoder_refuses_what_the_model_refuses():
     np.testing.assert_array_equal(encoders[3].encode(Column("code", integers)), [0, 2] + [np.nan] * 3)
     objects = np.array([7, 7.0, "7", None], object)
     np.testing.assert_array_equal(encoders[3].encode(Column("code", objects)), [2, 2, np.nan, np.nan])
+
+
+def test_long_integers_without_missing_values_are_not_rounded() -> None:
+    """2**53 + 1 is no category of the model, but would be one once rounded to float64."""
+    rng = np.random.default_rng(0)
+    number = rng.integers(0, 4, 200)
+    y = np.where(number == 0, 50.0, number) + 0.01 * rng.normal(size=200)
+    X = (2.0**53 + 2 * number)[:, None]
+    model = HistGradientBoostingRegressor(max_iter=5, categorical_features=[0]).fit(X, y)
+    rows = np.array([[2**53 + 1], [2**53], [2**53 + 2]], object)
+    assert model.predict(rows)[0] != model.predict(rows)[1]
+    explanation = TreeExplainer(model, precision="double").explain(rows)
+    assert explanation.checked_against == "model"
+    total = explanation.values.sum(axis=1) + explanation.base_values
+    np.testing.assert_allclose(total, model.predict(rows), rtol=1e-12)

@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.families import values_by_definition
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
     BaggingRegressor,
     ExtraTreesRegressor,
@@ -22,7 +24,7 @@ from sklearn.ensemble import (
 from sklearn.ensemble._forest import BaseForest
 from sklearn.ensemble._iforest import _average_path_length
 from sklearn.frozen import FrozenEstimator
-from sklearn.preprocessing import OrdinalEncoder
+from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 from sklearn.tree import BaseDecisionTree, DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.tree._tree import NODE_DTYPE, Tree
 
@@ -121,7 +123,8 @@ class NativeTree(Tree):
 def encoded(model: Any, X: pd.DataFrame) -> pd.DataFrame:
     """Return X with codes in place of categories."""
     columns = X.columns[IS_CATEGORICAL]
-    codes = model.encoder_.transform(X[columns])
+    encoder = getattr(model, "encoder_", None) or model.columns_.named_transformers_["categorical"]
+    codes = encoder.transform(X[columns])
     return X.assign(**{name: codes[:, i] for i, name in enumerate(columns)}).astype(np.float32)
 
 
@@ -132,7 +135,8 @@ def later_release(monkeypatch: pytest.MonkeyPatch) -> None:
     score = IsolationForest.score_samples
 
     def encode(model: Any, X: Any) -> Any:
-        return encoded(model, X) if hasattr(model, "encoder_") and isinstance(X, pd.DataFrame) else X
+        has_encoder = hasattr(model, "encoder_") or hasattr(model, "columns_")
+        return encoded(model, X) if has_encoder and isinstance(X, pd.DataFrame) else X
 
     monkeypatch.setattr(
         BaseDecisionTree,
@@ -232,6 +236,22 @@ def test_values_are_those_of_the_definition(name: str) -> None:
     )
 
 
+def test_encoders_of_column_transformers_are_read() -> None:
+    """scikit-learn#34833 moves the encoder into a column transformer, and puts the columns back."""
+    model = fitted(RandomForestRegressor(3, max_depth=5, random_state=0), Y)
+    expected = explain(model, ROWS, precision="double")
+    numbers = FunctionTransformer(lambda X: X.astype(np.float32))
+    others = ColumnTransformer(
+        [("categorical", clone(model.encoder_), IS_CATEGORICAL), ("numerical", numbers, ~IS_CATEGORICAL)]
+    )
+    model.columns_ = others.fit(X)
+    del model.encoder_
+    np.testing.assert_array_equal(explain(model, ROWS, precision="double").values, expected.values)
+    model.is_categorical_ = IS_CATEGORICAL[::-1]
+    with pytest.raises(ValueError, match="its encoder takes other columns than is_categorical_"):
+        TreeExplainer(model)
+
+
 def test_files_transformers_and_sums(tmp_path: Any) -> None:
     model = fitted(RandomForestRegressor(4, max_depth=5, random_state=0), Y)
     explainer = TreeExplainer(model, precision="double")
@@ -275,11 +295,17 @@ def test_other_encoders_are_refused() -> None:
         "handle_unknown": "error",
         "max_categories": 5,
         "categories": [["a"], [1]],
+        "_infrequent_enabled": True,
+        "dtype": np.float16,
     }.items():
         model = forest()
         setattr(model.encoder_, name, value)
         with pytest.raises(UnsupportedModelError, match=f"encoded in an unknown way, with {name}="):
             TreeExplainer(model)
+    model = forest()
+    model.encoder_.__class__ = type("Reversed", (OrdinalEncoder,), {})
+    with pytest.raises(UnsupportedModelError, match="encoded in an unknown way, with Reversed"):
+        TreeExplainer(model)
     bag = BaggingRegressor(fitted(DecisionTreeRegressor(max_depth=2), Y), n_estimators=2, random_state=0)
     bag.fit(encoded(forest(), X), Y)
     for member in bag.estimators_:
@@ -301,6 +327,15 @@ def test_contradictions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     model.is_categorical_ = np.array([True, True, False, False])
     with pytest.raises(ValueError, match="its splits by categories are not those of its columns"):
         TreeExplainer(model)
+    for mask in ([1, 3], [[False, True, False, True]], [False, True, False, True, False]):
+        model.is_categorical_ = np.array(mask)
+        with pytest.raises(ValueError, match="must hold a boolean for each of its columns"):
+            TreeExplainer(model)
+    model = tree()
+    for values in (X["city"].sort_values().to_numpy()[::-1], np.array([np.nan, 1.0, 2.0])):
+        model.encoder_.categories_[1] = values
+        with pytest.raises(ValueError, match="the categories of column 3 are not sorted"):
+            TreeExplainer(model)
     model = tree()
     model.tree_.nodes["split_kind"][model.tree_.nodes["split_kind"] == 2] = 1
     with pytest.raises(ValueError, match="300 categories have a bitset"):
