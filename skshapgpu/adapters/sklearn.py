@@ -54,6 +54,7 @@ from .schema import (
 from .sklearn_categories import (
     NativeCategories,
     OrdinalCategories,
+    bits_of,
     native_categories,
     refuse_categories,
 )
@@ -347,8 +348,7 @@ def _read_predictor(predictor: Any, columns: np.ndarray, output: int) -> Tree:
     leaf = nodes["is_leaf"].astype(bool)
     categorical = nodes["is_categorical"].astype(bool) & ~leaf
     # One row of 8 words for each categorical split: bit i is set when category i goes left.
-    words = np.ascontiguousarray(predictor.raw_left_cat_bitsets, "<u4").view(np.uint8)
-    bits = np.unpackbits(words, axis=1, bitorder="little")
+    bits = bits_of(predictor.raw_left_cat_bitsets)
     return Tree(
         left=np.where(leaf, -1, nodes["left"].astype(np.int32)),
         right=np.where(leaf, -1, nodes["right"].astype(np.int32)),

@@ -73,8 +73,7 @@ class NativeCategories:
             if kinds[node] == HASH:
                 goes_left = _hashed(words[0], n_categories)
             else:
-                bytes_of_words = np.ascontiguousarray(words, "<u4").view(np.uint8)
-                goes_left = np.unpackbits(bytes_of_words, bitorder="little").astype(bool)
+                goes_left = bits_of(words)
                 if n_categories > len(goes_left):
                     raise ValueError(f"{name} contradicts itself: {n_categories} categories have a bitset")
                 goes_left = goes_left[:n_categories]
@@ -83,6 +82,12 @@ class NativeCategories:
             if self._n_listed > _MOST_LISTED:
                 raise refuse_categories(name, f"and its splits list more than {_MOST_LISTED:,} of them")
         return lists
+
+
+def bits_of(words: np.ndarray) -> np.ndarray:
+    """Return the bits of bitsets of 32-bit words, the lowest bit first: (..., 32 * n_words)."""
+    octets = np.ascontiguousarray(words, "<u4").view(np.uint8)
+    return np.unpackbits(octets, axis=-1, bitorder="little").astype(bool)
 
 
 def _hashed(seed: np.uint32, n_categories: int) -> np.ndarray:

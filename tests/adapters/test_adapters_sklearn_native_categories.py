@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.families import values_by_definition
+from helpers.sklearn_nodes import nodes_of_later_release
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
@@ -52,19 +53,6 @@ CLASSES = np.array(["c", "a", "b"])[np.digitize(Y, [1050, 1068])]
 #: Rows with unknown categories.
 ROWS = X.iloc[:12].assign(color=["violet", *X["color"][1:12]], city=[*X["city"][:11], 5])
 BACKGROUND = X.iloc[20:31]
-
-FIELDS = [
-    ("left_child", "i8"),
-    ("right_child", "i8"),
-    ("feature", "i8"),
-    ("threshold", "f8"),
-    ("left_cat_bitset", "u4", 8),
-    ("impurity", "f8"),
-    ("n_node_samples", "i8"),
-    ("weighted_n_node_samples", "f8"),
-    ("missing_go_to_left", "u1"),
-    ("split_kind", "i1"),
-]
 
 
 def mixed(number: int) -> int:
@@ -131,7 +119,7 @@ def encoded(model: Any, X: pd.DataFrame) -> pd.DataFrame:
 @pytest.fixture(autouse=True)
 def later_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let estimators encode X before they check it."""
-    of_trees, of_forests = BaseDecisionTree._validate_X_predict, BaseForest._validate_X_predict
+    check_tree_input, check_input = BaseDecisionTree._validate_X_predict, BaseForest._validate_X_predict
     score = IsolationForest.score_samples
 
     def encode(model: Any, X: Any) -> Any:
@@ -141,9 +129,9 @@ def later_release(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         BaseDecisionTree,
         "_validate_X_predict",
-        lambda self, X, check_input: of_trees(self, encode(self, X), check_input),
+        lambda self, X, check: check_tree_input(self, encode(self, X), check),
     )
-    monkeypatch.setattr(BaseForest, "_validate_X_predict", lambda self, X: of_forests(self, encode(self, X)))
+    monkeypatch.setattr(BaseForest, "_validate_X_predict", lambda self, X: check_input(self, encode(self, X)))
     monkeypatch.setattr(IsolationForest, "score_samples", lambda self, X: score(self, encode(self, X)))
     monkeypatch.setattr(sklearn_trees, "SklearnTree", NativeTree)
     monkeypatch.setattr(sklearn_trees.nodes_of, "__defaults__", (NativeTree,))
@@ -171,13 +159,8 @@ def fitted(model: Any, y: Any, seed: int = 0) -> Any:
 def native(tree: Tree, columns: np.ndarray, rng: np.random.Generator) -> NativeTree:
     result = NativeTree(tree.n_features, tree.n_classes, tree.n_outputs)
     state = tree.__getstate__()
-    nodes = np.zeros(tree.node_count, FIELDS)
-    for name in NODE_DTYPE.names:
-        nodes[name] = state["nodes"][name]
-    result.__setstate__(state | {"nodes": nodes})
-    inner = result.nodes["left_child"] >= 0
-    result.nodes["split_kind"] = np.where(inner, 0, -1)
-    for node in np.flatnonzero(inner):
+    result.__setstate__(state | {"nodes": nodes_of_later_release(state["nodes"])})
+    for node in np.flatnonzero(result.nodes["left_child"] >= 0):
         column = X.columns[columns[result.nodes["feature"][node]]]
         if column == "color":
             result.nodes["split_kind"][node] = rng.choice([1, 2])
@@ -217,10 +200,9 @@ def test_values_are_those_of_the_definition(name: str) -> None:
     predict = function(model)
     own = np.asarray(predict(ROWS), np.float64)
     expected = values_by_definition(predict, ROWS, BACKGROUND)
-    # The logarithm of the score of an isolation forest loses digits.
     tolerance = 1e-10 * max(1.0, np.abs(own).max())
-    for name in X.columns[IS_CATEGORICAL]:
-        assert np.abs(expected[:, X.columns.get_loc(name)]).max() > 1e-3
+    for column in np.flatnonzero(IS_CATEGORICAL):
+        assert np.abs(expected[:, column]).max() > 1e-3
     explanation = TreeExplainer(model, BACKGROUND, precision="double").explain(ROWS)
     assert explanation.checked_against == "model", explanation.check_note
     np.testing.assert_allclose(explanation.values.reshape(expected.shape), expected, rtol=0, atol=tolerance)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.sklearn_nodes import nodes_of_later_release
 from helpers.sums_data import FRAME, NUMBERS, THREE
 from sklearn.ensemble import (
     BaggingRegressor,
@@ -22,20 +23,6 @@ from skshapgpu.adapters import adapt, sklearn_trees
 
 X = FRAME.to_numpy()
 
-#: Fields of a node, in the order of the released struct.
-FIELDS = [
-    ("left_child", "i8"),
-    ("right_child", "i8"),
-    ("feature", "i8"),
-    ("threshold", "f8"),
-    ("left_cat_bitset", "u4", 8),
-    ("impurity", "f8"),
-    ("n_node_samples", "i8"),
-    ("weighted_n_node_samples", "f8"),
-    ("missing_go_to_left", "u1"),
-    ("split_kind", "i1"),
-]
-
 
 class Tree110(Tree):
     """Tree of a release that has the layout of scikit-learn 1.10; ``kind`` is the split of its root."""
@@ -44,10 +31,7 @@ class Tree110(Tree):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        nodes = np.zeros(self.node_count, FIELDS)
-        for name in state["nodes"].dtype.names:
-            nodes[name] = state["nodes"][name]
-        nodes["split_kind"] = np.where(nodes["left_child"] < 0, -1, 0)
+        nodes = nodes_of_later_release(state["nodes"])
         nodes["split_kind"][0] = self.kind
         return state | {"nodes": nodes}
 

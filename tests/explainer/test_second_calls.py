@@ -167,6 +167,22 @@ def test_calls_with_a_memory_limit_keep_no_plan() -> None:
             explainer.shap_values(wide)
 
 
+def test_calls_of_another_size_choose_their_tables_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = RandomForestRegressor(30, random_state=0).fit(ARRAY, TARGET)
+    explainer = TreeExplainer(model, device="cpu", n_jobs=1)
+    sizes = 3_000, 400_000, 3_000, 3_000, 100
+    alone = {n: TreeExplainer(model, device="cpu", n_jobs=1).plan(n) for n in sizes}
+    assert len({plan.tree_groups for plan in alone.values()}) > 1
+    asked = []
+    choose = execution._worthwhile_tables
+    monkeypatch.setattr(
+        execution, "_worthwhile_tables", lambda plan, n: (asked.append(n), choose(plan, n))[1]
+    )
+    for n in sizes:
+        assert explainer.plan(n) == alone[n]
+    assert asked == [3_000, 400_000, 3_000, 100]
+
+
 def test_what_calls_keep_is_neither_pickled_nor_shared_with_other_devices() -> None:
     explainer = forest(FRAME)
     explainer.explain(FRAME.iloc[:1])
