@@ -22,7 +22,7 @@ FIELDS = [
 def nodes_of_later_release(nodes: np.ndarray) -> np.ndarray:
     """Return the nodes of a tree with the fields of scikit-learn 1.10; all splits are numeric."""
     later = np.zeros(len(nodes), FIELDS)
-    for name in nodes.dtype.names:
+    for name in nodes.dtype.names or ():
         later[name] = nodes[name]
     later["split_kind"] = np.where(later["left_child"] < 0, -1, 0)
     return later
