@@ -212,17 +212,15 @@ struct WalkState {
   }
 };
 
-// The walk of trees whose leaves hold one number, for interactions and for any K.
-template <class S, int K, int kRows, int kOrder>
+// The walk for interactions and for any K. With kVector, each leaf holds all outputs.
+template <class S, int K, int kRows, int kOrder, bool kVector>
 struct GenericWalker : WalkState<S, K, kRows, kOrder> {
   using State = WalkState<S, K, kRows, kOrder>;
-  using State::add_phi;
   using State::at;
   using State::c;
   using State::C;
   using State::frame;
   using State::frame_elements;
-  using State::kFixed;
   using State::kPairs;
   using State::m;
   using State::mask;
@@ -239,73 +237,86 @@ struct GenericWalker : WalkState<S, K, kRows, kOrder> {
   using typename State::V;
   using typename State::Weights;
 
-  // Constants: r if new, or G[K] if repeated; then, if the right child is a leaf, the leaf's value.
+  SKSHAP_INLINE int n_leaf_outputs() const { return kVector ? this->n_outputs : 1; }
+
+  // Constants: r if new, or G[K] if repeated; then, if the right child is a leaf, the leaf's value for each
+  // output.
   template <bool kRepeated, bool kRightLeaf>
   SKSHAP_INLINE void exit(uint32_t slot, const uint32_t* list) {
     frame -= frame_elements();
     const GenericWalker w = *this;
     const int n_constants = kRepeated ? w.n_nodes() : 1;
-    const T* right = w.value - w.value_elements();
-    T* left = w.value - (kRightLeaf ? 1 : 2) * w.value_elements();
-    for (int v = 0; v < w.n_vectors; ++v) {
-      const V d = S::load(w.delta(v));
-      V sum = S::zero();
-      Weights q;
-      q.memory = w.scratch;
-      for (int k = 0; k < w.n_nodes(); ++k) {
-        T* l = left + k * kRows + v * W;
-        const V b = kRightLeaf ? w.at(n_constants) : S::load(right + k * kRows + v * W);
-        const V difference = S::sub(S::load(l), b);
-        const V weight = kRepeated ? S::mul(w.C(k, v), w.at(k)) : w.C(k, v);
-        sum = S::fma(weight, difference, sum);
-        if constexpr (kPairs) q.set(k, S::mul(d, S::mul(weight, difference)));
-        const V factor = kRepeated ? S::load(w.g(k, v)) : S::fma(d, w.node(k), w.at(0));
-        S::store(l, S::fma(factor, difference, b));
+    const size_t size = w.value_elements() * w.n_leaf_outputs();
+    const T* right = w.value - size;
+    T* left = w.value - (kRightLeaf ? 1 : 2) * size;
+    for (int output = 0; output < w.n_leaf_outputs(); ++output) {
+      for (int v = 0; v < w.n_vectors; ++v) {
+        const V d = S::load(w.delta(v));
+        V sum = S::zero();
+        Weights q;
+        q.memory = w.scratch;
+        for (int k = 0; k < w.n_nodes(); ++k) {
+          T* l = left + k * kRows + v * W;
+          const V b = kRightLeaf ? w.at(n_constants + output) : S::load(right + k * kRows + v * W);
+          const V difference = S::sub(S::load(l), b);
+          const V weight = kRepeated ? S::mul(w.C(k, v), w.at(k)) : w.C(k, v);
+          sum = S::fma(weight, difference, sum);
+          if constexpr (kPairs) q.set(k, S::mul(d, S::mul(weight, difference)));
+          const V factor = kRepeated ? S::load(w.g(k, v)) : S::fma(d, w.node(k), w.at(0));
+          S::store(l, S::fma(factor, difference, b));
+        }
+        w.add_phi(slot, v, d, sum, output);
+        if constexpr (kPairs) w.add_interactions(list, v, q, output);
       }
-      w.add_phi(slot, v, d, sum);
-      if constexpr (kPairs) w.add_interactions(list, v, q);
+      left += w.value_elements();
+      right += w.value_elements();
     }
-    value -= kRightLeaf ? 0 : value_elements();
-    c += n_constants + kRightLeaf;
+    value -= kRightLeaf ? 0 : size;
+    c += n_constants + (kRightLeaf ? n_leaf_outputs() : 0);
   }
 
   // Walk a node with two leaves that is not fused, B = v_R + g (v_L - v_R). Constants: if repeated, G[K] and
-  // g of alive rows that go right [K] and left [K]. Then follow: B of rows that are not alive (for a new
-  // feature: B at t = 0); the phi factors of rows that go right and left; and, if repeated, v_R, v_L - v_R.
+  // g of alive rows that go right [K] and left [K]. Then follow, for each output: B of rows that are not
+  // alive (for a new feature: B at t = 0); the phi factors of rows that go right and left; and, if repeated,
+  // v_R, v_L - v_R.
   template <bool kRepeated>
   SKSHAP_INLINE void leaves(uint32_t slot, const uint32_t* list) {
     const GenericWalker w = *this;
-    const int n = w.n_nodes(), n_shared = kRepeated ? 3 * n : 0;
-    const T* p = w.c + n_shared;
+    const int n = w.n_nodes(), n_shared = kRepeated ? 3 * n : 0, n_per_output = kRepeated ? 5 : 3;
     for (int v = 0; v < w.n_vectors; ++v) {
       const M alive = w.mask(0, v), left = w.mask(1, v);
       V sum = S::zero();
       for (int k = 0; k < n; ++k) sum = kRepeated ? S::fma(w.C(k, v), w.at(k), sum) : S::add(sum, w.C(k, v));
       T* out = w.value + v * W;
-      const V off = S::set1(p[1]), on = S::set1(p[2]);
-      const V slope = kRepeated ? repeated_delta(alive, left, off, on) : S::select(left, off, on);
-      w.add_phi(slot, v, slope, sum);
-      if constexpr (kPairs) {
-        Weights q;
-        q.memory = w.scratch;
+      const T* p = w.c + n_shared;
+      for (int output = 0; output < w.n_leaf_outputs(); ++output) {
+        const V off = S::set1(p[1]), on = S::set1(p[2]);
+        const V slope = kRepeated ? repeated_delta(alive, left, off, on) : S::select(left, off, on);
+        w.add_phi(slot, v, slope, sum, output);
+        if constexpr (kPairs) {
+          Weights q;
+          q.memory = w.scratch;
+          for (int k = 0; k < n; ++k) {
+            const V weight = S::mul(slope, w.C(k, v));
+            q.set(k, kRepeated ? S::mul(weight, w.at(k)) : weight);
+          }
+          w.add_interactions(list, v, q, output);
+        }
         for (int k = 0; k < n; ++k) {
-          const V weight = S::mul(slope, w.C(k, v));
-          q.set(k, kRepeated ? S::mul(weight, w.at(k)) : weight);
+          if constexpr (kRepeated) {
+            const V b_off = S::fma(w.at(n + k), S::set1(p[4]), S::set1(p[3]));
+            const V b_on = S::fma(w.at(2 * n + k), S::set1(p[4]), S::set1(p[3]));
+            S::store(out + k * kRows, three_way(alive, left, S::set1(p[0]), b_off, b_on));
+          } else {
+            S::store(out + k * kRows, S::fma(slope, w.node(k), S::set1(p[0])));
+          }
         }
-        w.add_interactions(list, v, q);
-      }
-      for (int k = 0; k < n; ++k) {
-        if constexpr (kRepeated) {
-          const V b_off = S::fma(w.at(n + k), S::set1(p[4]), S::set1(p[3]));
-          const V b_on = S::fma(w.at(2 * n + k), S::set1(p[4]), S::set1(p[3]));
-          S::store(out + k * kRows, three_way(alive, left, S::set1(p[0]), b_off, b_on));
-        } else {
-          S::store(out + k * kRows, S::fma(slope, w.node(k), S::set1(p[0])));
-        }
+        p += n_per_output;
+        out += w.value_elements();
       }
     }
-    value += value_elements();
-    c += n_shared + (kRepeated ? 5 : 3);
+    value += value_elements() * n_leaf_outputs();
+    c += n_shared + n_per_output * n_leaf_outputs();
     m += 2;
   }
 
@@ -360,10 +371,10 @@ WalkState<S, K, kRows, kOrder> walk_state(const WalkArgs<typename S::T>& args, i
           .triple_stride = args.triple_stride};
 }
 
-template <class S, int K, int kRows, int kOrder>
+template <class S, int K, int kRows, int kOrder, bool kVector>
 void walk(const WalkArgs<typename S::T>& args) {
   for (int first = 0; first < args.n_rows; first += kRows) {
-    GenericWalker<S, K, kRows, kOrder> walker{walk_state<S, K, kRows, kOrder>(args, first)};
+    GenericWalker<S, K, kRows, kOrder, kVector> walker{walk_state<S, K, kRows, kOrder>(args, first)};
     walker.run(args.ops, args.weights);
   }
 }
@@ -375,7 +386,7 @@ typename KernelsOf<typename S::T>::Walk fixed_walk() {
   if constexpr (K > 0 && kOrder == 1)
     return &walk_scalars<S, K, kRows>;
   else
-    return &walk<S, K, kRows, kOrder>;
+    return &walk<S, K, kRows, kOrder, false>;
 }
 
 template <class S, int kOrder, int kFirst, int kStep, int... i>
