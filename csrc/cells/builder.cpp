@@ -13,6 +13,9 @@ namespace {
 // After this many units, the sums in single precision are added to sums in double precision. Threads take
 // these units together.
 constexpr size_t kPartUnits = 64;
+// One part of so many, the last ones, are divided into parts of fewer units: threads end at about the same
+// time.
+constexpr size_t kDividedShare = 16, kLastUnits = 16;
 // The most features of the units of a part, unless one unit has more.
 constexpr size_t kPartFeatures = 32;
 // The number of parts that units may join.
@@ -59,17 +62,23 @@ class PartDivider {
     units.reserve(cells_.units.size());
     std::sort(closed_.begin(), closed_.end(),
               [](const Part& a, const Part& b) { return a.number < b.number; });
-    for (const Part& part : closed_) {
-      const size_t first = units.size(), feature = cells_.features.size();
-      for (const size_t unit : part.units) units.push_back(cells_.units[unit]);
+    const size_t n_undivided = closed_.size() - closed_.size() / kDividedShare;
+    for (size_t i = 0; i < closed_.size(); ++i) {
+      const Part& part = closed_[i];
+      const size_t feature = cells_.features.size(), n_units = part.units.size();
       cells_.features.insert(cells_.features.end(), part.features.begin(), part.features.end());
       const size_t n_sums = part.features.size() * (part.output < 0 ? plan_.n_outputs : 1);
-      cells_.parts.push_back({.output = part.output,
-                              .units = first,
-                              .units_end = units.size(),
-                              .features = feature,
-                              .features_end = cells_.features.size(),
-                              .row_size = padded(n_sums)});
+      for (size_t begin = 0, end; begin < n_units; begin = end) {
+        end = i < n_undivided ? n_units : std::min(begin + kLastUnits, n_units);
+        const size_t first = units.size();
+        for (size_t unit = begin; unit < end; ++unit) units.push_back(cells_.units[part.units[unit]]);
+        cells_.parts.push_back({.output = part.output,
+                                .units = first,
+                                .units_end = units.size(),
+                                .features = feature,
+                                .features_end = cells_.features.size(),
+                                .row_size = padded(n_sums)});
+      }
     }
     cells_.units = std::move(units);
   }

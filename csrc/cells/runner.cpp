@@ -137,21 +137,21 @@ class PartWorker {
     return true;
   }
 
-  // Add the sums of the part to the sums of the rows.
-  void add(const CellPart& part, TileSums& values, TileSums& margin) const {
+  // Add the sums of the part to the sums of the rows from `begin`, a multiple of kBlockRows, to `end`.
+  void add(const CellPart& part, size_t begin, size_t end, TileSums& values, TileSums& margin) const {
     const size_t first = static_cast<size_t>(std::max(part.output, 0));
     std::vector<double*> sums;
     for (size_t o = 0; o < n_outputs_; ++o)
       for (size_t i = part.features; i < part.features_end; ++i)
-        sums.push_back(values.at(first + o, static_cast<size_t>(cells_.features[i])));
-    kernels().cells->add_sums(CellSumArgs<T>{.rows = sums_.data(),
+        sums.push_back(values.at(first + o, static_cast<size_t>(cells_.features[i])) + begin);
+    kernels().cells->add_sums(CellSumArgs<T>{.rows = sums_.data() + begin * part.row_size,
                                              .row_size = part.row_size,
-                                             .n_rows = whole_blocks(n_rows_),
+                                             .n_rows = whole_blocks(end - begin),
                                              .scale = plan_.leaf_scale,
                                              .sums = sums.data(),
                                              .n_columns = sums.size()});
     for (size_t o = 0; o < n_outputs_ && needs_margins_; ++o)
-      for (size_t row = 0; row < n_rows_; ++row) margin.at(first + o)[row] += margin_.at(o)[row];
+      for (size_t row = begin; row < end; ++row) margin.at(first + o)[row] += margin_.at(o)[row];
   }
 
  private:
@@ -391,22 +391,26 @@ class PartWorker {
   std::vector<const T*> columns_;
 };
 
-// Lets threads take turns in the order of parts.
+// The ranges of rows to which the sums of parts are added one after another. While a thread adds to a range,
+// the next part may be added to the ranges before.
+constexpr size_t kRanges = 8;
+
+// Lets threads take turns in the order of parts, in each range of rows.
 class Turns {
  public:
-  // Wait until all earlier parts have ended. Return false if `stop` returned true.
-  bool wait(int64_t part, const Stop& stop) {
+  // Wait until all earlier parts have been added to a range. Return false if `stop` returned true.
+  bool wait(size_t range, int64_t part, const Stop& stop) {
     std::unique_lock<std::mutex> lock(mutex_);
-    while (next_ != part) {
+    while (next_[range] != part) {
       ended_.wait_for(lock, std::chrono::milliseconds(10));
-      if (next_ != part && stop()) return false;
+      if (next_[range] != part && stop()) return false;
     }
     return true;
   }
-  void end(int64_t part) {
+  void end(size_t range, int64_t part) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      next_ = part + 1;
+      next_[range] = part + 1;
     }
     ended_.notify_all();
   }
@@ -414,7 +418,7 @@ class Turns {
  private:
   std::mutex mutex_;
   std::condition_variable ended_;
-  int64_t next_ = 0;
+  int64_t next_[kRanges] = {};
 };
 
 template <class T>
@@ -482,9 +486,13 @@ class CellRun {
     return work_off(static_cast<int64_t>(parts.size()), n_threads_, interrupted_, [&] {
       return [&, worker = PartWorker<T>(plan_, most_rows_, result_.needs_margins())](
                  int64_t i, const Stop& stop) mutable {
-        if (!worker.run(parts[i], tile_.codes, tile_.n_rows, stop) || !turns.wait(i, stop)) return false;
-        worker.add(parts[i], values_, tile_.margin);
-        turns.end(i);
+        if (!worker.run(parts[i], tile_.codes, tile_.n_rows, stop)) return false;
+        const size_t n_rows = tile_.n_rows, range_rows = whole_blocks((n_rows + kRanges - 1) / kRanges);
+        for (size_t range = 0, begin = 0; begin < n_rows; ++range, begin += range_rows) {
+          if (!turns.wait(range, i, stop)) return false;
+          worker.add(parts[i], begin, std::min(begin + range_rows, n_rows), values_, tile_.margin);
+          turns.end(range, i);
+        }
         return true;
       };
     });
