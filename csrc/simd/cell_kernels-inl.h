@@ -1,7 +1,7 @@
 // Kernels for cells that occur: numbers of cells, and the decisions of cells.
 //
-// Each of simd/cell_kernels_*.cpp includes this file once, after its simd/simd_*.h. Everything in this file
-// has internal linkage, because the linker must not merge functions compiled for different instruction sets.
+// simd/cell_kernels.cpp.in includes this file once, after simd/simd_*.h. Everything in this file has internal
+// linkage, because the linker must not merge functions compiled for different instruction sets.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// The kernels of one instruction set. Each of simd/kernels_*.cpp includes this file once, after its
-// simd/simd_*.h. Everything in this file and in the files that it includes has internal linkage, because the
-// linker must not merge functions compiled for different instruction sets.
+// The kernels of one instruction set. simd/kernels.cpp.in includes this file once, after simd/simd_*.h.
+// Everything in this file and in the files that it includes has internal linkage, because the linker must not
+// merge functions compiled for different instruction sets.
 #pragma once
 
 #include <initializer_list>

@@ -1,7 +1,7 @@
 // The walk of trees whose leaves hold all outputs, as in forests of classifiers and trees with several
 // targets. The decisions, the factors and C are shared between outputs.
 //
-// simd/vector_walks_*.cpp include this file. Everything has internal linkage, for the reason given in
+// simd/vector_walks.cpp.in includes this file. Everything has internal linkage, for the reason given in
 // simd/kernels-inl.h.
 #pragma once
 
