@@ -30,11 +30,12 @@ class CellNumbers {
     std::fill_n(map_.data(), map_.size(), kNoCell);
     places_.resize(n_rows);
     for (Aligned<uint16_t>& merged : merged_) merged.resize(n_rows);
-    representatives_.resize(n_rows + 1);
+    representatives_.resize(whole_blocks(n_rows + 1));
+    std::fill_n(representatives_.data(), representatives_.size(), uint16_t{0});
   }
 
   // Write the number of each row's cell, from `first` on. Row representatives()[i] is of cell number
-  // first + i. Return the number of cells.
+  // first + i; any rows follow. Return the number of cells.
   size_t number(const uint16_t* keys, size_t n_keys, size_t stride, size_t n_rows, uint16_t first,
                 uint16_t* numbers) {
     const uint16_t* second = n_keys > 1 ? keys + (n_keys - 1) * stride : nullptr;
@@ -97,8 +98,10 @@ struct Needs {
 template <class T>
 class PartWorker {
  public:
-  PartWorker(const Plan& plan, size_t n_rows, bool needs_margins)
+  // `grouped` are the codes of tiles by groups of columns.
+  PartWorker(const Plan& plan, size_t n_rows, const uint16_t* grouped, bool needs_margins)
       : plan_(plan),
+        grouped_(grouped),
         cells_(*plan.cells.program),
         trees_(cells_.trees),
         needs_margins_(needs_margins),
@@ -266,8 +269,10 @@ class PartWorker {
 
   void copy_codes(const CellUnit& unit, const CodeTile& codes, size_t n_cells) {
     code_stride_ = whole_blocks(n_cells);
-    keep(codes_, unit.n_columns * code_stride_);
+    keep(codes_, (unit.n_columns + 1) * code_stride_);
     kernels().cells->copy_codes({.row_codes = codes.narrow.data(),
+                                 .grouped = grouped_,
+                                 .n_groups = code_groups(plan_.columns.size()),
                                  .row_stride = codes.stride,
                                  .columns = index_columns_.data(),
                                  .n_columns = unit.n_columns,
@@ -363,6 +368,7 @@ class PartWorker {
   }
 
   const Plan& plan_;
+  const uint16_t* const grouped_;
   const CellProgram& cells_;
   const Plan& trees_;
   const bool needs_margins_;
@@ -381,7 +387,7 @@ class PartWorker {
   TileSums margin_;
   std::vector<T, AlignedAllocator<T>> entries_;                  // [cell][row size of the part]
   std::vector<double, AlignedAllocator<double>> entry_margins_;  // [cell][output]
-  std::vector<uint16_t, AlignedAllocator<uint16_t>> codes_;  // of the cells of a unit, [column][code_stride_]
+  std::vector<uint16_t, AlignedAllocator<uint16_t>> codes_;      // of a unit's cells, [column][code_stride_]
   size_t code_stride_ = 0;
   Aligned<T> phi_, stack_, zeros_;
   Aligned<uint64_t> words_, reach_;
@@ -434,6 +440,7 @@ class CellRun {
         most_rows_(tile_rows(rows.n_rows)),
         tile_(plan, static_cast<int>(most_rows_)) {
     values_.resize(plan.n_outputs, plan.features.size(), most_rows_);
+    grouped_.resize(code_groups(plan.columns.size()) * kCodeGroup * tile_.codes.stride);
   }
 
   bool run() {
@@ -460,6 +467,10 @@ class CellRun {
         code_block(plan_, kernels(), rows_, tile_.first_row + block * kBlockRows, tile_.block_rows(number),
                    number, tile_.codes);
         list_categories(block);
+        kernels().cells->group_codes({.codes = tile_.codes.narrow.data() + block * kBlockRows,
+                                      .n_columns = plan_.columns.size(),
+                                      .stride = tile_.codes.stride,
+                                      .grouped = grouped_.data() + block * kBlockRows * kCodeGroup});
         return !stop();
       };
     });
@@ -484,7 +495,7 @@ class CellRun {
     Turns turns;
     const std::vector<CellPart>& parts = plan_.cells.program->parts;
     return work_off(static_cast<int64_t>(parts.size()), n_threads_, interrupted_, [&] {
-      return [&, worker = PartWorker<T>(plan_, most_rows_, result_.needs_margins())](
+      return [&, worker = PartWorker<T>(plan_, most_rows_, grouped_.data(), result_.needs_margins())](
                  int64_t i, const Stop& stop) mutable {
         if (!worker.run(parts[i], tile_.codes, tile_.n_rows, stop)) return false;
         const size_t n_rows = tile_.n_rows, range_rows = whole_blocks((n_rows + kRanges - 1) / kRanges);
@@ -519,6 +530,7 @@ class CellRun {
   const Stop& interrupted_;
   const size_t most_rows_;
   Tile tile_;
+  Aligned<uint16_t> grouped_;  // the codes of the tile, [group of columns][row][column of the group]
   TileSums values_;
 };
 
@@ -530,10 +542,11 @@ size_t scratch_bytes_of(const Plan& plan) {
   const size_t thread =
       rows * (2 * (needs.n_keys + kTablesAtOnce + 4) + needs.row_size * sizeof(T)) +
       (sizeof(uint32_t) << 16) + entries * (needs.row_size * sizeof(T) + needs.n_outputs * sizeof(double)) +
-      rows * needs.n_columns * sizeof(uint16_t) * 3 / 2 + (needs.n_phi + needs.n_stack) * sizeof(T);
+      rows * (needs.n_columns + 1) * sizeof(uint16_t) * 3 / 2 + (needs.n_phi + needs.n_stack) * sizeof(T);
   const size_t tile =
       rows * (TileSums::row_bytes(n_outputs, plan.features.size()) + 3 * TileSums::row_bytes(n_outputs, 1)) +
-      rows / kBlockRows * code_bytes(plan);
+      rows / kBlockRows * code_bytes(plan) +
+      rows * code_groups(plan.columns.size()) * kCodeGroup * sizeof(uint16_t);
   return thread + tile;
 }
 

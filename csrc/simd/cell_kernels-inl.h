@@ -58,20 +58,25 @@ inline uint16_t cell_place(uint32_t key, uint32_t second, uint32_t place) {
   return static_cast<uint16_t>(key + second * (kScatter + 2 * 7919 * place));
 }
 
-// Return the number of a row's cell. If the cell is new, its number is n. `n_places` becomes the number of
-// places that cells have taken.
-uint32_t number_of_cell(const CellNumberArgs& args, uint32_t row, uint32_t n, uint32_t& n_places) {
+// Return the number of a row's cell. The number of a new cell is n, which grows by one. `n_places` becomes
+// the number of places that cells have taken. Entries are chosen without branches, as these would be
+// unpredictable.
+template <bool kTwoKeys>
+uint32_t number_of_cell(const CellNumberArgs& args, uint32_t row, uint32_t& n, uint32_t& n_places) {
   const uint32_t key = args.keys[row];
-  if (!args.second) {
+  if constexpr (!kTwoKeys) {
     uint32_t& entry = args.map[key];
-    entry = std::min(entry, n);  // kNoCell is the largest number
+    const uint32_t is_new = entry == kNoCell;
+    entry ^= (entry ^ n) & (0 - is_new);
+    n += is_new;
     return entry;
   }
   const uint32_t tag = args.second[row];
   for (uint32_t place = 0; place < kMapPlaces; ++place) {
     uint32_t& entry = args.map[cell_place(key, tag, place)];
-    const uint32_t numbered = tag << 16 | place * kCellNumbers;
-    entry = entry == kNoCell ? numbered | n : entry;  // without a branch, as it would be unpredictable
+    const uint32_t numbered = tag << 16 | place * kCellNumbers, is_new = entry == kNoCell;
+    entry = is_new ? numbered | n : entry;
+    n += is_new;
     if ((entry ^ numbered) >= kCellNumbers) continue;
     n_places = std::max(n_places, place + 1);
     return entry ^ numbered;
@@ -80,20 +85,24 @@ uint32_t number_of_cell(const CellNumberArgs& args, uint32_t row, uint32_t n, ui
   uint32_t i = 0;
   while (i < n && (args.keys[args.representatives[i]] != key || args.second[args.representatives[i]] != tag))
     ++i;
+  n += i == n;
   return i;
 }
 
+template <bool kTwoKeys>
 void clear_cells(const CellNumberArgs& args, size_t n, uint32_t n_places) {
   for (size_t i = 0; i < n; ++i) {
     const uint16_t row = args.representatives[i];
     for (uint32_t place = 0; place < n_places; ++place)
-      args.map[args.second ? cell_place(args.keys[row], args.second[row], place) : args.keys[row]] = kNoCell;
+      args.map[kTwoKeys ? cell_place(args.keys[row], args.second[row], place) : args.keys[row]] = kNoCell;
   }
 }
 
-size_t number_cells(const CellNumberArgs& args) {
+// The arguments are a copy, so that the compiler keeps them in registers although numbers are stored.
+template <bool kTwoKeys>
+size_t number_keys(const CellNumberArgs args) {
   const uint16_t* places = args.keys;
-  if (args.second) {
+  if (kTwoKeys) {
     uint16_t* __restrict const to = args.places;
     const uint16_t* __restrict const keys = args.keys, * __restrict const second = args.second;
     for (size_t row = 0; row < args.n_rows; ++row) to[row] = cell_place(keys[row], second[row], 0);
@@ -106,18 +115,21 @@ size_t number_cells(const CellNumberArgs& args) {
     most = std::min(2 * most, kMostNumberedRows);
     uint32_t* last = others;
     for (size_t row = begin; row < end; row += 16)
-      last = look_up_cells(args.map, places + row, args.second ? args.second + row : nullptr, args.first,
+      last = look_up_cells(args.map, places + row, kTwoKeys ? args.second + row : nullptr, args.first,
                            static_cast<uint32_t>(row), args.numbers + row, last);
     while (last != others && last[-1] >= args.n_rows) --last;
     for (const uint32_t* row = others; row != last; ++row) {
-      const uint32_t number = number_of_cell(args, *row, n, n_places);
-      args.numbers[*row] = static_cast<uint16_t>(args.first + number);
-      args.representatives[n] = static_cast<uint16_t>(*row);
-      n += number == n;
+      args.representatives[n] = static_cast<uint16_t>(*row);  // of the next new cell, if it is this row's
+      args.numbers[*row] =
+          static_cast<uint16_t>(args.first + number_of_cell<kTwoKeys>(args, *row, n, n_places));
     }
   }
-  clear_cells(args, n, n_places);
+  clear_cells<kTwoKeys>(args, n, n_places);
   return n;
+}
+
+size_t number_cells(const CellNumberArgs& args) {
+  return args.second ? number_keys<true>(args) : number_keys<false>(args);
 }
 
 // Return the cells whose codes are in a box.
@@ -134,13 +146,82 @@ uint64_t in_categories(const uint16_t* codes, const uint32_t* bits) {
   return in;
 }
 
-// Copy column after column: the rows ascend, and the codes of a column fit into a cache.
-void copy_cell_codes(const CellCodeArgs& args) {
+using GroupedCodes = RowPart<uint16_t, kCodeGroup>::Type;
+
+// Take the elements of the lower or the upper halves of two vectors in turn.
+template <bool kUpper, size_t... i>
+[[gnu::always_inline]] inline void take_in_turn(const GroupedCodes& a, const GroupedCodes& b,
+                                                GroupedCodes& result, std::index_sequence<i...>) {
+  gather<(i % 2 * kCodeGroup + (kUpper ? kCodeGroup / 2 : 0) + i / 2)...>(a, b, result);
+}
+
+// Transpose a square of codes by the instructions that all instruction sets have for 16 bits.
+[[gnu::always_inline]] inline void transpose_codes(GroupedCodes (&square)[kCodeGroup]) {
+  constexpr size_t kHalf = kCodeGroup / 2;
+  constexpr std::make_index_sequence<kCodeGroup> lanes{};
+  for (size_t bit = 1; bit < kCodeGroup; bit *= 2) {
+    GroupedCodes next[kCodeGroup];
+    for (size_t i = 0; i < kHalf; ++i) {
+      take_in_turn<false>(square[i], square[i + kHalf], next[2 * i], lanes);
+      take_in_turn<true>(square[i], square[i + kHalf], next[2 * i + 1], lanes);
+    }
+    std::copy_n(next, kCodeGroup, square);
+  }
+}
+
+void group_codes(const GroupCodesArgs& args) {
+  for (size_t group = 0; group < code_groups(args.n_columns); ++group) {
+    const size_t first = group * kCodeGroup, n = std::min(kCodeGroup, args.n_columns - first);
+    GroupedCodes* const to = reinterpret_cast<GroupedCodes*>(args.grouped) + group * args.stride;
+    for (size_t row = 0; row < kBlockRows; row += kCodeGroup) {
+      GroupedCodes square[kCodeGroup] = {};
+      for (size_t i = 0; i < n; ++i)
+        square[i] = *reinterpret_cast<const GroupedCodes*>(args.codes + (first + i) * args.stride + row);
+      transpose_codes(square);
+      std::copy_n(square, kCodeGroup, to + row);
+    }
+  }
+}
+
+// Copy a column: the rows ascend, and the codes of a column fit into a cache.
+void copy_column(const CellCodeArgs& args, size_t column, uint16_t* __restrict to) {
   const uint16_t* __restrict const rows = args.rows;
-  for (size_t c = 0; c < args.n_columns; ++c) {
-    const uint16_t* __restrict const from = args.row_codes + args.columns[c].column * args.row_stride;
-    uint16_t* __restrict const to = args.codes + c * args.code_stride;
-    for (size_t i = 0; i < args.n_cells; ++i) to[i] = from[rows[i]];
+  const uint16_t* __restrict const from = args.row_codes + column * args.row_stride;
+  for (size_t i = 0; i < args.n_cells; ++i) to[i] = from[rows[i]];
+}
+
+// Copy a group of columns, each of which has a place.
+void copy_group(const CellCodeArgs& args, size_t group, uint16_t* const (&to)[kCodeGroup]) {
+  const GroupedCodes* const from =
+      reinterpret_cast<const GroupedCodes*>(args.grouped) + group * args.row_stride;
+  for (size_t cell = 0; cell < args.n_cells; cell += kCodeGroup) {
+    GroupedCodes square[kCodeGroup];
+    for (size_t i = 0; i < kCodeGroup; ++i) square[i] = from[args.rows[cell + i]];
+    transpose_codes(square);
+    for (size_t i = 0; i < kCodeGroup; ++i) *reinterpret_cast<GroupedCodes*>(to[i] + cell) = square[i];
+  }
+}
+
+void copy_cell_codes(const CellCodeArgs& args) {
+  // The least columns of a group for which transposing all of them is faster than copying each.
+  constexpr size_t kLeastColumns = 3;
+  for (size_t group = 0; group < args.n_groups; ++group) {
+    uint16_t* to[kCodeGroup];
+    std::fill_n(to, kCodeGroup, args.codes + args.n_columns * args.code_stride);  // nobody reads it
+    size_t n = 0;
+    for (size_t i = 0; i < args.n_columns; ++i) {
+      const size_t column = args.columns[i].column;
+      if (column / kCodeGroup != group) continue;
+      to[column % kCodeGroup] = args.codes + i * args.code_stride;
+      ++n;
+    }
+    if (n >= kLeastColumns) copy_group(args, group, to);
+    for (size_t i = 0; i < args.n_columns && n < kLeastColumns; ++i)
+      if (args.columns[i].column / kCodeGroup == group)
+        copy_column(args, args.columns[i].column, args.codes + i * args.code_stride);
+  }
+  for (size_t i = 0; i < args.n_columns; ++i) {
+    uint16_t* const to = args.codes + i * args.code_stride;
     std::fill(to + args.n_cells, to + args.code_stride, 0);  // any codes of the column
   }
 }
@@ -264,6 +345,7 @@ void add_cell_sums(const CellSumArgs<T>& args) {
 }
 
 constexpr CellKernels kCellKernels{.number = &number_cells,
+                                   .group_codes = &group_codes,
                                    .copy_codes = &copy_cell_codes,
                                    .decide = &decide_cells,
                                    .margins = &cell_margins,

@@ -26,15 +26,27 @@ struct CellNumberArgs {
   uint16_t* representatives;  // by cell: its first row; one more element is written
 };
 
+// The number of columns whose codes are side by side, so that a cell's codes are copied by few instructions.
+constexpr size_t kCodeGroup = 8;
+constexpr size_t code_groups(size_t n_columns) { return (n_columns + kCodeGroup - 1) / kCodeGroup; }
+
+// The arguments for arranging the codes of a block by groups of columns.
+struct GroupCodesArgs {
+  const uint16_t* codes;  // [column][stride]; categorical columns, too
+  size_t n_columns, stride;
+  uint16_t* grouped;  // [group][stride][kCodeGroup]
+};
+
 // The arguments for copying the codes of cells: codes[i][cell] is the code of row rows[cell] in columns[i].
 struct CellCodeArgs {
-  const uint16_t* row_codes;  // [column][row_stride]; categorical columns, too
-  size_t row_stride;
+  const uint16_t* row_codes;  // [column][row_stride]
+  const uint16_t* grouped;    // [group][row_stride][kCodeGroup]
+  size_t n_groups, row_stride;
   const IndexColumn* columns;
   size_t n_columns;
-  const uint16_t* rows;
+  const uint16_t* rows;  // by cell, up to a multiple of kCodeGroup, and any rows then
   size_t n_cells;
-  uint16_t* codes;  // [column of the unit][code_stride]
+  uint16_t* codes;  // [column of the unit, and one more][code_stride]
   size_t code_stride;
 };
 
@@ -87,6 +99,7 @@ struct CellSumArgs {
 struct CellKernels {
   // Return the number of cells.
   size_t (*number)(const CellNumberArgs&);
+  void (*group_codes)(const GroupCodesArgs&);
   void (*copy_codes)(const CellCodeArgs&);
   void (*decide)(const CellDecideArgs&);
   void (*margins)(const CellMarginArgs&);
