@@ -143,7 +143,7 @@ class UnitTaker {
   void take() {
     cells_.tests.reserve(trees_.decide.size());
     cells_.flags.reserve(trees_.decide.size());
-    cells_.leaf_values.reserve(trees_.leaf_values.size());
+    if (!cells_.margin_trees.any()) cells_.leaf_values.reserve(trees_.leaf_values.size());
     for (size_t number = 0; number < trees_.chunks.size(); ++number) {
       const Chunk& chunk = trees_.chunks[number];
       for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) take(trees_.trees[i], number);
@@ -180,6 +180,7 @@ class UnitTaker {
                                                   (is_inner(false) ? kLeftInner : 0) |
                                                   (is_inner(true) ? kRightInner : 0)));
     }
+    if (cells_.margin_trees.any()) return;
     // All leaves of rows that fail a test above have the same value.
     const size_t width = n_used_outputs(trees_, trees_.chunks[chunk]);
     const size_t n_less = unit.n_above > 0 ? unit.n_above - 1 : 0;
@@ -225,6 +226,7 @@ Plan make_cell_plan(const Plan& plan, int64_t n_threads) {
       for (size_t unit = first; unit < cells.units.size(); ++unit) parts.add(unit, chunk.output);
     }
   cells.trees = compile(plan, writer, n_threads);
+  cells.margin_trees = MarginTrees(plan);
   UnitTaker(cells).take();
   parts.end();
   out.cells.program = program;
@@ -241,7 +243,7 @@ size_t CellProgram::bytes() const {
   return trees.bytes() + parts.size() * sizeof(CellPart) + units.size() * sizeof(CellUnit) +
          keys.size() * sizeof(CellKey) + columns.size() * sizeof(CellColumn) +
          steps.size() * sizeof(IndexStep) + tests.size() * sizeof(CellTest) + flags.size() +
-         leaf_values.size() * sizeof(double) + features.size() * sizeof(int32_t);
+         leaf_values.size() * sizeof(double) + features.size() * sizeof(int32_t) + margin_trees.bytes();
 }
 
 size_t OccurringCells::bytes() const { return program ? program->bytes() : 0; }

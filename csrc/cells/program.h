@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "cells/margins.h"
 #include "plan/cell_tests.h"
 #include "plan/plan.h"
 
@@ -57,6 +58,7 @@ struct CellProgram {
   std::vector<IndexStep> steps;
   std::vector<CellTest> tests;  // by unit and inner node
   std::vector<uint8_t> flags;   // of the tests
+  MarginTrees margin_trees;     // if there are any, cells have no margins
   // By unit: the value of the leaf of rows that fail a test above, then the other leaves; [leaf][output].
   std::vector<double> leaf_values;
   std::vector<int32_t> features;  // positions in Plan::features

@@ -20,6 +20,8 @@ namespace {
 // The most rows of a tile. The more rows a tile has, the more rows share a cell.
 constexpr int64_t kTileRows = 16384;
 static_assert(kTileRows <= kCellNumbers);
+// The rows that descend through a tree before the next tree, whose nodes stay in the cache meanwhile.
+constexpr int kMarginRows = 1024;
 static_assert(kTablesAtOnce * kTileRows <= 1 << 16);  // cells are numbered by 16 bits
 
 // Numbers the cells of rows.
@@ -98,10 +100,10 @@ struct Needs {
 template <class T>
 class PartWorker {
  public:
-  // `grouped` are the codes of tiles by groups of columns.
-  PartWorker(const Plan& plan, size_t n_rows, const uint16_t* grouped, bool needs_margins)
+  // `side_by_side` has the codes of tiles, or is null; see CellCodeArgs.
+  PartWorker(const Plan& plan, size_t n_rows, const uint16_t* side_by_side, bool needs_margins)
       : plan_(plan),
-        grouped_(grouped),
+        side_by_side_(side_by_side),
         cells_(*plan.cells.program),
         trees_(cells_.trees),
         needs_margins_(needs_margins),
@@ -271,9 +273,8 @@ class PartWorker {
     code_stride_ = whole_blocks(n_cells);
     keep(codes_, (unit.n_columns + 1) * code_stride_);
     kernels().cells->copy_codes({.row_codes = codes.narrow.data(),
-                                 .grouped = grouped_,
-                                 .n_groups = code_groups(plan_.columns.size()),
                                  .row_stride = codes.stride,
+                                 .side_by_side = side_by_side_,
                                  .columns = index_columns_.data(),
                                  .n_columns = unit.n_columns,
                                  .rows = numbers_.representatives(),
@@ -368,7 +369,7 @@ class PartWorker {
   }
 
   const Plan& plan_;
-  const uint16_t* const grouped_;
+  const uint16_t* const side_by_side_;
   const CellProgram& cells_;
   const Plan& trees_;
   const bool needs_margins_;
@@ -440,14 +441,14 @@ class CellRun {
         most_rows_(tile_rows(rows.n_rows)),
         tile_(plan, static_cast<int>(most_rows_)) {
     values_.resize(plan.n_outputs, plan.features.size(), most_rows_);
-    grouped_.resize(code_groups(plan.columns.size()) * kCodeGroup * tile_.codes.stride);
+    if (plan.columns.size() <= kMostSideBySide) side_by_side_.resize(tile_.codes.stride * kMostSideBySide);
   }
 
   bool run() {
     for (int64_t first = 0; first < rows_.n_rows; first += tile_.n_rows) {
       tile_.first_row = first;
       tile_.n_rows = static_cast<int>(std::min<int64_t>(most_rows_, rows_.n_rows - first));
-      if (!code() || !run_parts()) return false;
+      if (!code() || !find_margins() || !run_parts()) return false;
       write();
     }
     return true;
@@ -467,10 +468,12 @@ class CellRun {
         code_block(plan_, kernels(), rows_, tile_.first_row + block * kBlockRows, tile_.block_rows(number),
                    number, tile_.codes);
         list_categories(block);
-        kernels().cells->group_codes({.codes = tile_.codes.narrow.data() + block * kBlockRows,
-                                      .n_columns = plan_.columns.size(),
-                                      .stride = tile_.codes.stride,
-                                      .grouped = grouped_.data() + block * kBlockRows * kCodeGroup});
+        if (side_by_side_.size())
+          kernels().cells->put_side_by_side(
+              {.codes = tile_.codes.narrow.data() + block * kBlockRows,
+               .n_columns = plan_.columns.size(),
+               .stride = tile_.codes.stride,
+               .side_by_side = side_by_side_.data() + block * kBlockRows * kMostSideBySide});
         return !stop();
       };
     });
@@ -489,13 +492,27 @@ class CellRun {
     }
   }
 
-  bool run_parts() {
+  // Begin the margins: with those of all trees, if cells have none.
+  bool find_margins() {
     begin_rows(plan_, tile_.margin, tile_.totals);
+    const MarginTrees& trees = plan_.cells.program->margin_trees;
+    if (!result_.needs_margins() || !trees.any()) return true;
+    return work_off((tile_.n_rows + kMarginRows - 1) / kMarginRows, n_threads_, interrupted_, [&] {
+      return [&](int64_t i, const Stop& stop) {
+        const int first = static_cast<int>(i) * kMarginRows;
+        trees.write(tile_.codes, first, std::min(kMarginRows, tile_.n_rows - first), tile_.margin);
+        return !stop();
+      };
+    });
+  }
+
+  bool run_parts() {
+    const bool cell_margins = result_.needs_margins() && !plan_.cells.program->margin_trees.any();
     values_.clear();
     Turns turns;
     const std::vector<CellPart>& parts = plan_.cells.program->parts;
     return work_off(static_cast<int64_t>(parts.size()), n_threads_, interrupted_, [&] {
-      return [&, worker = PartWorker<T>(plan_, most_rows_, grouped_.data(), result_.needs_margins())](
+      return [&, worker = PartWorker<T>(plan_, most_rows_, side_by_side_.data(), cell_margins)](
                  int64_t i, const Stop& stop) mutable {
         if (!worker.run(parts[i], tile_.codes, tile_.n_rows, stop)) return false;
         const size_t n_rows = tile_.n_rows, range_rows = whole_blocks((n_rows + kRanges - 1) / kRanges);
@@ -530,7 +547,7 @@ class CellRun {
   const Stop& interrupted_;
   const size_t most_rows_;
   Tile tile_;
-  Aligned<uint16_t> grouped_;  // the codes of the tile, [group of columns][row][column of the group]
+  Aligned<uint16_t> side_by_side_;  // the codes of the tile, [row][kMostSideBySide]; empty: too many columns
   TileSums values_;
 };
 
@@ -545,8 +562,7 @@ size_t scratch_bytes_of(const Plan& plan) {
       rows * (needs.n_columns + 1) * sizeof(uint16_t) * 3 / 2 + (needs.n_phi + needs.n_stack) * sizeof(T);
   const size_t tile =
       rows * (TileSums::row_bytes(n_outputs, plan.features.size()) + 3 * TileSums::row_bytes(n_outputs, 1)) +
-      rows / kBlockRows * code_bytes(plan) +
-      rows * code_groups(plan.columns.size()) * kCodeGroup * sizeof(uint16_t);
+      rows / kBlockRows * code_bytes(plan) + rows * kMostSideBySide * sizeof(uint16_t);
   return thread + tile;
 }
 

@@ -74,12 +74,13 @@ uint32_t number_of_cell(const CellNumberArgs& args, uint32_t row, uint32_t& n, u
   const uint32_t tag = args.second[row];
   for (uint32_t place = 0; place < kMapPlaces; ++place) {
     uint32_t& entry = args.map[cell_place(key, tag, place)];
-    const uint32_t numbered = tag << 16 | place * kCellNumbers, is_new = entry == kNoCell;
-    entry = is_new ? numbered | n : entry;
-    n += is_new;
-    if ((entry ^ numbered) >= kCellNumbers) continue;
+    const uint32_t numbered = tag << 16 | place * kCellNumbers;
+    entry = entry == kNoCell ? numbered | n : entry;
+    const uint32_t number = entry ^ numbered;
+    if (number >= kCellNumbers) continue;
     n_places = std::max(n_places, place + 1);
-    return entry ^ numbered;
+    n += number == n;
+    return number;
   }
   // All places are taken, which is rare.
   uint32_t i = 0;
@@ -146,82 +147,69 @@ uint64_t in_categories(const uint16_t* codes, const uint32_t* bits) {
   return in;
 }
 
-using GroupedCodes = RowPart<uint16_t, kCodeGroup>::Type;
+using RowCodes = RowPart<uint16_t, kMostSideBySide>::Type;
 
 // Take the elements of the lower or the upper halves of two vectors in turn.
 template <bool kUpper, size_t... i>
-[[gnu::always_inline]] inline void take_in_turn(const GroupedCodes& a, const GroupedCodes& b,
-                                                GroupedCodes& result, std::index_sequence<i...>) {
-  gather<(i % 2 * kCodeGroup + (kUpper ? kCodeGroup / 2 : 0) + i / 2)...>(a, b, result);
+[[gnu::always_inline]] inline void take_in_turn(const RowCodes& a, const RowCodes& b, RowCodes& result,
+                                                std::index_sequence<i...>) {
+  constexpr size_t n = sizeof...(i);
+  gather<(i % 2 * n + (kUpper ? n / 2 : 0) + i / 2)...>(a, b, result);
 }
 
-// Transpose a square of codes by the instructions that all instruction sets have for 16 bits.
-[[gnu::always_inline]] inline void transpose_codes(GroupedCodes (&square)[kCodeGroup]) {
-  constexpr size_t kHalf = kCodeGroup / 2;
-  constexpr std::make_index_sequence<kCodeGroup> lanes{};
-  for (size_t bit = 1; bit < kCodeGroup; bit *= 2) {
-    GroupedCodes next[kCodeGroup];
-    for (size_t i = 0; i < kHalf; ++i) {
-      take_in_turn<false>(square[i], square[i + kHalf], next[2 * i], lanes);
-      take_in_turn<true>(square[i], square[i + kHalf], next[2 * i + 1], lanes);
+// Transpose a square of codes, by instructions that all instruction sets have for 16 bits.
+[[gnu::always_inline]] inline void transpose_codes(RowCodes (&square)[kMostSideBySide]) {
+  constexpr size_t n = kMostSideBySide;
+  constexpr std::make_index_sequence<n> lanes{};
+  for (size_t bit = 1; bit < n; bit *= 2) {
+    RowCodes next[n];
+    for (size_t i = 0; i < n / 2; ++i) {
+      take_in_turn<false>(square[i], square[i + n / 2], next[2 * i], lanes);
+      take_in_turn<true>(square[i], square[i + n / 2], next[2 * i + 1], lanes);
     }
-    std::copy_n(next, kCodeGroup, square);
+    std::copy_n(next, n, square);
   }
 }
 
-void group_codes(const GroupCodesArgs& args) {
-  for (size_t group = 0; group < code_groups(args.n_columns); ++group) {
-    const size_t first = group * kCodeGroup, n = std::min(kCodeGroup, args.n_columns - first);
-    GroupedCodes* const to = reinterpret_cast<GroupedCodes*>(args.grouped) + group * args.stride;
-    for (size_t row = 0; row < kBlockRows; row += kCodeGroup) {
-      GroupedCodes square[kCodeGroup] = {};
-      for (size_t i = 0; i < n; ++i)
-        square[i] = *reinterpret_cast<const GroupedCodes*>(args.codes + (first + i) * args.stride + row);
-      transpose_codes(square);
-      std::copy_n(square, kCodeGroup, to + row);
-    }
-  }
-}
-
-// Copy a column: the rows ascend, and the codes of a column fit into a cache.
-void copy_column(const CellCodeArgs& args, size_t column, uint16_t* __restrict to) {
-  const uint16_t* __restrict const rows = args.rows;
-  const uint16_t* __restrict const from = args.row_codes + column * args.row_stride;
-  for (size_t i = 0; i < args.n_cells; ++i) to[i] = from[rows[i]];
-}
-
-// Copy a group of columns, each of which has a place.
-void copy_group(const CellCodeArgs& args, size_t group, uint16_t* const (&to)[kCodeGroup]) {
-  const GroupedCodes* const from =
-      reinterpret_cast<const GroupedCodes*>(args.grouped) + group * args.row_stride;
-  for (size_t cell = 0; cell < args.n_cells; cell += kCodeGroup) {
-    GroupedCodes square[kCodeGroup];
-    for (size_t i = 0; i < kCodeGroup; ++i) square[i] = from[args.rows[cell + i]];
+void put_side_by_side(const SideBySideArgs& args) {
+  RowCodes* to = reinterpret_cast<RowCodes*>(args.side_by_side);
+  for (size_t row = 0; row < kBlockRows; row += kMostSideBySide, to += kMostSideBySide) {
+    RowCodes square[kMostSideBySide] = {};
+    for (size_t i = 0; i < args.n_columns; ++i)
+      square[i] = *reinterpret_cast<const RowCodes*>(args.codes + i * args.stride + row);
     transpose_codes(square);
-    for (size_t i = 0; i < kCodeGroup; ++i) *reinterpret_cast<GroupedCodes*>(to[i] + cell) = square[i];
+    std::copy_n(square, kMostSideBySide, to);
+  }
+}
+
+// Copy the codes of whole rows. Columns that the unit lacks go to a place that nobody reads.
+void copy_rows(const CellCodeArgs& args) {
+  uint16_t* to[kMostSideBySide];
+  std::fill_n(to, kMostSideBySide, args.codes + args.n_columns * args.code_stride);
+  for (size_t i = 0; i < args.n_columns; ++i) to[args.columns[i].column] = args.codes + i * args.code_stride;
+  const RowCodes* const from = reinterpret_cast<const RowCodes*>(args.side_by_side);
+  for (size_t cell = 0; cell < args.n_cells; cell += kMostSideBySide) {
+    RowCodes square[kMostSideBySide];
+    for (size_t i = 0; i < kMostSideBySide; ++i) square[i] = from[args.rows[cell + i]];
+    transpose_codes(square);
+    for (size_t i = 0; i < kMostSideBySide; ++i) *reinterpret_cast<RowCodes*>(to[i] + cell) = square[i];
+  }
+}
+
+// Copy column after column: the rows ascend, and the codes of a column fit into a cache.
+void copy_columns(const CellCodeArgs& args) {
+  const uint16_t* __restrict const rows = args.rows;
+  for (size_t c = 0; c < args.n_columns; ++c) {
+    const uint16_t* __restrict const from = args.row_codes + args.columns[c].column * args.row_stride;
+    uint16_t* __restrict const to = args.codes + c * args.code_stride;
+    for (size_t i = 0; i < args.n_cells; ++i) to[i] = from[rows[i]];
   }
 }
 
 void copy_cell_codes(const CellCodeArgs& args) {
-  // The least columns of a group for which transposing all of them is faster than copying each.
-  constexpr size_t kLeastColumns = 3;
-  for (size_t group = 0; group < args.n_groups; ++group) {
-    uint16_t* to[kCodeGroup];
-    std::fill_n(to, kCodeGroup, args.codes + args.n_columns * args.code_stride);  // nobody reads it
-    size_t n = 0;
-    for (size_t i = 0; i < args.n_columns; ++i) {
-      const size_t column = args.columns[i].column;
-      if (column / kCodeGroup != group) continue;
-      to[column % kCodeGroup] = args.codes + i * args.code_stride;
-      ++n;
-    }
-    if (n >= kLeastColumns) copy_group(args, group, to);
-    for (size_t i = 0; i < args.n_columns && n < kLeastColumns; ++i)
-      if (args.columns[i].column / kCodeGroup == group)
-        copy_column(args, args.columns[i].column, args.codes + i * args.code_stride);
-  }
-  for (size_t i = 0; i < args.n_columns; ++i) {
-    uint16_t* const to = args.codes + i * args.code_stride;
+  args.side_by_side ? copy_rows(args) : copy_columns(args);
+  for (size_t c = 0; c < args.n_columns; ++c) {
+    uint16_t* const to = args.codes + c * args.code_stride;
     std::fill(to + args.n_cells, to + args.code_stride, 0);  // any codes of the column
   }
 }
@@ -345,7 +333,7 @@ void add_cell_sums(const CellSumArgs<T>& args) {
 }
 
 constexpr CellKernels kCellKernels{.number = &number_cells,
-                                   .group_codes = &group_codes,
+                                   .put_side_by_side = &put_side_by_side,
                                    .copy_codes = &copy_cell_codes,
                                    .decide = &decide_cells,
                                    .margins = &cell_margins,

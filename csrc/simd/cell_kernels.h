@@ -26,25 +26,25 @@ struct CellNumberArgs {
   uint16_t* representatives;  // by cell: its first row; one more element is written
 };
 
-// The number of columns whose codes are side by side, so that a cell's codes are copied by few instructions.
-constexpr size_t kCodeGroup = 8;
-constexpr size_t code_groups(size_t n_columns) { return (n_columns + kCodeGroup - 1) / kCodeGroup; }
+// With at most this many columns, the codes of a row are side by side, too, so that few instructions copy the
+// codes of a cell.
+constexpr size_t kMostSideBySide = 8;
 
-// The arguments for arranging the codes of a block by groups of columns.
-struct GroupCodesArgs {
+// The arguments for arranging the codes of a block side by side.
+struct SideBySideArgs {
   const uint16_t* codes;  // [column][stride]; categorical columns, too
   size_t n_columns, stride;
-  uint16_t* grouped;  // [group][stride][kCodeGroup]
+  uint16_t* side_by_side;  // [row][kMostSideBySide]
 };
 
 // The arguments for copying the codes of cells: codes[i][cell] is the code of row rows[cell] in columns[i].
 struct CellCodeArgs {
   const uint16_t* row_codes;  // [column][row_stride]
-  const uint16_t* grouped;    // [group][row_stride][kCodeGroup]
-  size_t n_groups, row_stride;
+  size_t row_stride;
+  const uint16_t* side_by_side;  // [row][kMostSideBySide], or null
   const IndexColumn* columns;
   size_t n_columns;
-  const uint16_t* rows;  // by cell, up to a multiple of kCodeGroup, and any rows then
+  const uint16_t* rows;  // by cell; then any rows, up to a multiple of kMostSideBySide
   size_t n_cells;
   uint16_t* codes;  // [column of the unit, and one more][code_stride]
   size_t code_stride;
@@ -99,7 +99,7 @@ struct CellSumArgs {
 struct CellKernels {
   // Return the number of cells.
   size_t (*number)(const CellNumberArgs&);
-  void (*group_codes)(const GroupCodesArgs&);
+  void (*put_side_by_side)(const SideBySideArgs&);
   void (*copy_codes)(const CellCodeArgs&);
   void (*decide)(const CellDecideArgs&);
   void (*margins)(const CellMarginArgs&);

@@ -207,6 +207,27 @@ def test_many_columns() -> None:
     assert_is_the_walk(ensemble, np.where(rng.random((200, 120)) < 0.1, np.nan, X[:200]))
 
 
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_margins_of_deep_trees(n_classes: int) -> None:
+    """Rows descend through trees of at least 2,000 leaves, instead of adding up the margins of cells."""
+    rng = np.random.default_rng(n_classes)
+    X = rng.normal(size=(9000, 5)).astype(np.float32)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    y = rng.integers(n_classes, size=9000) if n_classes else rng.normal(1e3, 1, 9000)
+    forest = (RandomForestClassifier if n_classes else RandomForestRegressor)(3, random_state=0).fit(X, y)
+    assert all(tree.get_n_leaves() >= 2000 for tree in forest.estimators_)
+    ensemble = TreeExplainer(forest)._compiled.ensemble
+    rows = X[rng.integers(9000, size=2500)]
+    rows[rng.random(rows.shape) < 0.2] = np.nan
+    plan = cells_of(ensemble)
+    values, margin = explain(plan, ensemble, rows)
+    predicted = forest.predict_proba(rows) if n_classes else forest.predict(rows)
+    np.testing.assert_allclose(margin, predicted.reshape(margin.shape), rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(values.sum(-1) + plan.base_value, margin, rtol=1e-11, atol=1e-11)
+    again = explain(plan, ensemble, rows[5:1800], n_threads=3)
+    assert same_bits(again[0], values[5:1800]) and same_bits(again[1], margin[5:1800])
+
+
 # Rows and threads
 
 
