@@ -177,8 +177,12 @@ def computations(case: Case, device: str) -> Iterator[tuple[str, Callable[[], An
             yield f"dependence {features}", partial(dependence, features)
 
 
-def compute(source: Path, target: Path, device: str, select: str) -> None:
-    """Compute all results in this process, and pickle them: arrays, or the name of the error."""
+def compute(checkout: Path, source: Path, target: Path, device: str, select: str) -> None:
+    """Compute all results with a checkout, and pickle them: arrays, or the name of the error."""
+    from skshapgpu import _core
+
+    if Path(_core.__file__).resolve().parents[1] != checkout:
+        sys.exit(f"{checkout} has no compiled core: {_core.__file__} was imported")
     warnings.simplefilter("ignore")
     results: dict[str, Any] = {}
     for name, case in pickle.loads(source.read_bytes()).items():
@@ -240,13 +244,14 @@ def main() -> None:
                 environment = os.environ | {"PYTHONPATH": path}
                 if instruction_set:
                     environment["SKSHAPGPU_ISA"] = instruction_set
-                # Without "site", whose hooks would import an editable installation instead.
+                # Without "site", whose hooks would import an editable installation, and without the current
+                # folder, which may be the other checkout.
                 program = (
                     f"import runpy; f = runpy.run_path({__file__!r})['compute']; from pathlib import Path; "
-                    f"f(Path({str(source)!r}), Path({str(target)!r}), {arguments.device!r}, "
-                    f"{arguments.select!r})"
+                    f"f(Path({str(checkout)!r}), Path({str(source)!r}), Path({str(target)!r}), "
+                    f"{arguments.device!r}, {arguments.select!r})"
                 )
-                subprocess.run([sys.executable, "-S", "-c", program], env=environment, check=True)
+                subprocess.run([sys.executable, "-S", "-P", "-c", program], env=environment, check=True)
                 results.append(pickle.loads(target.read_bytes()))
             differences = {
                 name: found
