@@ -45,6 +45,14 @@ struct CudaCodeArgs {
   bool checks;  // whether numbers are checked, which needs all columns of X coded
   int32_t n_inputs;
   CudaCheck check;
+
+  void read(const Rows& rows) {
+    X = rows.data;
+    x_single = rows.is_float32;
+    n_rows = rows.n_rows;
+    row_stride = rows.row_stride;
+    column_stride = rows.column_stride;
+  }
 };
 
 // Return a value's full rank, or the position of its category. It is the code that a CodeTile has for the

@@ -12,7 +12,7 @@ template <int kTile>
 class CodesModel {
  public:
   // Upload columns to the current device.
-  CodesModel(const Plan& plan, const std::vector<CudaColumn>& list) : plan_(plan) {
+  CodesModel(const Plan& plan, const std::vector<CudaColumn>& list) : reads_floats_(plan.x_float32) {
     std::vector<CudaCodeColumn> columns;
     std::vector<float> floats;
     std::vector<double> doubles;
@@ -38,33 +38,31 @@ class CodesModel {
                          .values = begins[c.column]});
     }
     n_columns = static_cast<int32_t>(columns.size());
-    columns_ = upload(columns);
-    thresholds_ = plan.x_float32 ? upload(floats) : upload(doubles);
-    categories_ = upload(categories);
-    category_bits_ = upload(plan.category_bits);
+    category_bits_ = arrays_.upload(plan.category_bits);
+    args_ = CudaCodeArgs{.columns = arrays_.upload(columns),
+                         .n_columns = n_columns,
+                         .strict = plan.strict,
+                         .categories = arrays_.upload(categories),
+                         .n_inputs = plan.n_inputs};
+    if (plan.x_float32)
+      args_.thresholds = arrays_.upload(floats);
+    else
+      args_.thresholds = arrays_.upload(doubles);
   }
 
   size_t row_bytes() const { return sizeof(int16_t) * static_cast<size_t>(n_columns); }
   void reserve(Flight& flight, size_t n_rows) const { flight.reserve(flight.codes, n_rows * row_bytes()); }
 
   // Return the categories that the tests of nodes name.
-  const uint32_t* category_bits() const { return category_bits_.template as<uint32_t>(); }
+  const uint32_t* category_bits() const { return category_bits_; }
 
   CudaCodeArgs args(const Batch& batch) const {
-    return {.X = batch.rows.data,
-            .x_single = batch.rows.is_float32,
-            .n_rows = batch.rows.n_rows,
-            .row_stride = batch.rows.row_stride,
-            .column_stride = batch.rows.column_stride,
-            .columns = columns_.template as<CudaCodeColumn>(),
-            .n_columns = n_columns,
-            .strict = plan_.strict,
-            .missing = batch.missing,
-            .thresholds = thresholds_.template as<void>(),
-            .categories = categories_.template as<int32_t>(),
-            .checks = batch.check != nullptr,
-            .n_inputs = plan_.n_inputs,
-            .check = batch.check ? batch.check->rules() : CudaCheck{}};
+    CudaCodeArgs a = args_;
+    a.read(batch.rows);
+    a.missing = batch.missing;
+    a.checks = batch.check != nullptr;
+    if (a.checks) a.check = batch.check->rules();
+    return a;
   }
 
   // Queue the coding of a batch, which also sets counters to 0.
@@ -76,10 +74,8 @@ class CodesModel {
     a.n_counters = n_counters;
     const int parts = std::min<int>((n_columns + 3) / 4, n_tiles < 4096 ? 64 : 4);
     const dim3 grid(n_tiles, std::max(parts, 1));
-    if (plan_.x_float32)
-      code_rows<float, kTile><<<grid, 256, 0, s>>>(a);
-    else
-      code_rows<double, kTile><<<grid, 256, 0, s>>>(a);
+    const auto code = reads_floats_ ? code_rows<float, kTile> : code_rows<double, kTile>;
+    code<<<grid, 256, 0, s>>>(a);
     check_launch("coding rows");
     if (batch.check) batch.check->mark(s);
   }
@@ -87,8 +83,10 @@ class CodesModel {
   int32_t n_columns;
 
  private:
-  const Plan& plan_;
-  DeviceBuffer columns_, thresholds_, categories_, category_bits_;
+  const bool reads_floats_;  // precision of the model's comparisons
+  DeviceArrays arrays_;
+  const uint32_t* category_bits_;
+  CudaCodeArgs args_{};
 };
 
 }  // namespace skshap

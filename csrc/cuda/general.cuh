@@ -185,8 +185,9 @@ __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaPro
   }
 }
 
-template <class T, int R, bool kTriples>
+template <class T, bool kTriples>
 __global__ void __launch_bounds__(64) walk_general(const __grid_constant__ CudaGeneralArgs<T> a) {
+  constexpr int R = cuda_lane_rows<T>();
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const size_t warp_index = static_cast<size_t>(blockIdx.x) * (64 / kWarp) + warp;
   for (;;) {

@@ -12,15 +12,13 @@ template <class T>
 class GeneralModel : public MethodModel<T> {
  public:
   explicit GeneralModel(const MethodContext<T>& context)
-      : kernel_(context.plan.order < 3 ? walk_general<T, cuda_lane_rows<T>(), false>
-                                       : walk_general<T, cuda_lane_rows<T>(), true>) {
+      : kernel_(context.plan.order < 3 ? walk_general<T, false> : walk_general<T, true>) {
     const CudaProgram<T>& program = context.program;
     const std::vector<int32_t> list = list_chunks(program, -1);
     n_chunks_ = static_cast<int>(list.size());
-    list_ = upload(list);
     args_ = CudaGeneralArgs<T>{.stream = context.stream,
                                .chunks = context.chunks,
-                               .chunk_list = list_.template as<int32_t>(),
+                               .chunk_list = arrays_.upload(list),
                                .n_columns = context.n_columns,
                                .n_slots = context.n_slots,
                                .pairs = context.plan.interactions(),
@@ -56,9 +54,9 @@ class GeneralModel : public MethodModel<T> {
   static constexpr int kWarps = 2;  // of a block
 
   void (*const kernel_)(CudaGeneralArgs<T>);
+  DeviceArrays arrays_;
   CudaGeneralArgs<T> args_{};
   int n_chunks_ = 0, n_blocks_ = 0;
-  DeviceBuffer list_;
 };
 
 }  // namespace skshap

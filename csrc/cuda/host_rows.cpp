@@ -20,14 +20,8 @@ void in_parts(int64_t n, int64_t item_bytes, const CopyPart& copy_part) {
     copy_part(0, n);
     return;
   }
-  work_off(
-      n_parts, memory_threads(), [] { return false; },
-      [&] {
-        return [&](int64_t i, const Stop&) {
-          copy_part(i * part, std::min(n, (i + 1) * part));
-          return true;
-        };
-      });
+  share_items(n_parts, memory_threads(),
+              [&] { return [&](int64_t i) { copy_part(i * part, std::min(n, (i + 1) * part)); }; });
 }
 
 // Copy rows whose columns are not adjacent. T is a type of the same size as the numbers of X.

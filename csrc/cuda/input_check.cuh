@@ -38,11 +38,7 @@ class InputCheck {
   // Queue a check of all columns of X.
   void queue(const Rows& rows, int32_t n_inputs, int multiprocessors, cudaStream_t stream) {
     CudaCodeArgs a{};
-    a.X = rows.data;
-    a.x_single = rows.is_float32;
-    a.n_rows = rows.n_rows;
-    a.row_stride = rows.row_stride;
-    a.column_stride = rows.column_stride;
+    a.read(rows);
     a.n_inputs = n_inputs;
     a.check = rules_;
     find_refused<256><<<8 * multiprocessors, 256, 0, stream>>>(a);

@@ -18,20 +18,15 @@ constexpr size_t interval_stage_bytes(size_t shared) {
 template <class T>
 class IntervalModel : public MethodModel<T> {
  public:
-  explicit IntervalModel(const MethodContext<T>& context)
-      : parts_(upload(context.program.intervals.parts)),
-        columns_(upload(context.program.intervals.columns)),
-        targets_(upload(context.program.intervals.targets)),
-        stages_(upload(context.program.intervals.stages)),
-        stream_(upload_stream(context)) {
+  explicit IntervalModel(const MethodContext<T>& context) : stream_(upload_stream(context)) {
     const CudaIntervals& from = context.program.intervals;
     std::copy(std::begin(from.n_parts), std::end(from.n_parts), n_parts_);
     const size_t stage_bytes = interval_stage_bytes(context.device.shared);
     shared_ = 2 * stage_bytes;
-    args_ = CudaIntervalArgs<T>{.parts = parts_.template as<CudaIntervalPart>(),
-                                .columns = columns_.template as<uint32_t>(),
-                                .targets = targets_.template as<int32_t>(),
-                                .stages = stages_.template as<uint64_t>(),
+    args_ = CudaIntervalArgs<T>{.parts = arrays_.upload(from.parts),
+                                .columns = arrays_.upload(from.columns),
+                                .targets = arrays_.upload(from.targets),
+                                .stages = arrays_.upload(from.stages),
                                 .stream = stream_.template as<char>(),
                                 .stage_bytes = static_cast<uint32_t>(stage_bytes),
                                 .n_columns = context.n_columns,
@@ -76,10 +71,11 @@ class IntervalModel : public MethodModel<T> {
     return buffer;
   }
 
+  DeviceArrays arrays_;
+  const DeviceBuffer stream_;
   CudaIntervalArgs<T> args_{};
   size_t n_parts_[std::size(kIntervalForms)] = {};  // by form
   size_t shared_ = 0;
-  DeviceBuffer parts_, columns_, targets_, stages_, stream_;
 };
 
 }  // namespace skshap

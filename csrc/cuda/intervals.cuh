@@ -53,30 +53,17 @@ __device__ __forceinline__ void load_stage(char* to, const char* from, uint32_t 
     __pipeline_memcpy_async(to + i, from + i, 16);
 }
 
-// Load the codes of a thread's rows in a column. A word has the codes of two rows.
-template <int kWords>
-__device__ __forceinline__ void load_codes(const int16_t* from, uint32_t (&codes)[kWords]) {
-  if constexpr (kWords == 4) {
-    const uint4 v = *reinterpret_cast<const uint4*>(from);
-    codes[0] = v.x, codes[1] = v.y, codes[2] = v.z, codes[3] = v.w;
-  } else if constexpr (kWords == 2) {
-    const uint2 v = *reinterpret_cast<const uint2*>(from);
-    codes[0] = v.x, codes[1] = v.y;
-  } else {
-    codes[0] = *reinterpret_cast<const uint32_t*>(from);
-  }
-}
-
 __device__ __forceinline__ __half2 as_half2(uint32_t bits) { return *reinterpret_cast<__half2*>(&bits); }
 __device__ __forceinline__ uint32_t as_bits(__half2 x) { return *reinterpret_cast<uint32_t*>(&x); }
 
-__device__ __forceinline__ void add_piece(const char* from, float* sums) {
-  const float4 v = *reinterpret_cast<const float4*>(from);
-  sums[0] += v.x, sums[1] += v.y, sums[2] += v.z, sums[3] += v.w;
-}
-__device__ __forceinline__ void add_piece(const char* from, double* sums) {
-  const double2 v = *reinterpret_cast<const double2*>(from);
-  sums[0] += v.x, sums[1] += v.y;
+// Add the numbers of a piece of an entry, which has 16 bytes.
+template <class T>
+__device__ __forceinline__ void add_piece(const char* from, T* sums) {
+  constexpr int kN = 16 / sizeof(T);
+  T numbers[kN];
+  read_vector(from, numbers);
+#pragma unroll
+  for (int i = 0; i < kN; ++i) sums[i] += numbers[i];
 }
 
 template <class T, int kSums, bool kMargins, int kThreads>
@@ -94,12 +81,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   const bool has_rows = row < a.n_rows;
   const int64_t tile = row / kTile;
   const int in_tile = static_cast<int>(row % kTile);
-  uint32_t codes[kSums][kWords];
+  uint32_t codes[kSums][kWords];  // a word has the codes of two rows
 #pragma unroll
   for (int c = 0; c < kSums; ++c) {
     const bool used = has_rows && c < part.n_columns;
     if (used)
-      load_codes(a.codes + (tile * a.n_columns + a.columns[part.columns + c]) * kTile + in_tile, codes[c]);
+      read_vector(a.codes + (tile * a.n_columns + a.columns[part.columns + c]) * kTile + in_tile, codes[c]);
 #pragma unroll
     for (int i = 0; i < kWords; ++i) {
       if (!used) codes[c][i] = 0;

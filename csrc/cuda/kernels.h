@@ -1,40 +1,39 @@
-// The kernels of the walk, which cuda/walk_model.cuh launches.
+// The instances of the walk. Each order and precision has a file of its own, so that they compile in
+// parallel.
 #pragma once
-
-#include <cuda_runtime.h>
 
 #include "cuda/walk.cuh"
 
 namespace skshap {
 
-// The walk for one K. Each warp of a block has a tile. If there are enough rows, all warps of a
-// multiprocessor are in one block, with as many threads as registers allow. So the warps stay at the same
-// operations, and thus at the same code.
+// The most threads of a block, by order and K. In double precision, only even K have a kernel: K is rounded
+// up to an even number (cuda/program/program.cpp), which stays exact.
 template <class T>
-struct WalkKernel {
-  void (*kernel)(CudaWalkArgs<T>);
-  int n_threads;  // the most of a block
-};
-template <class T, int K, bool kPairs, int kThreads>
-WalkKernel<T> walk_with(bool shared) {
-  constexpr int R = cuda_lane_rows<T>();
-  if (shared) return {walk<T, K, R, kCudaRegisterFrames, kPairs, true, kThreads>, kThreads};
-  return {walk<T, K, R, kCudaRegisterFrames, kPairs, false, kThreads>, kThreads};
+constexpr int walk_threads(int order, int n_nodes) {
+  constexpr int kSingle[][kMaxFixedNodes] = {{640, 640, 512, 512, 384, 384, 384, 256},
+                                             {896, 640, 640, 512, 512, 384, 384, 320},
+                                             {384, 384, 384, 384, 384, 320, 320, 256}},
+                kDouble[][kMaxFixedNodes / 2] = {
+                    {512, 384, 256, 256}, {640, 448, 320, 256}, {384, 384, 320, 256}};
+  return sizeof(T) == 4 ? kSingle[order - 1][n_nodes - 1] : kDouble[order - 1][n_nodes / 2 - 1];
 }
 
-// The walk for triples.
-template <class T, int K, int kThreads>
-WalkKernel<T> triples_with() {
-  return {walk<T, K, cuda_lane_rows<T>(), kCudaRegisterFrames, true, true, kThreads, true>, kThreads};
+// Return the kernel for n_nodes nodes if they are at least K. With triples, phi is always in shared memory.
+template <class T, int kOrder, int K>
+WalkKernel<T> walk_kernel_from(int n_nodes, bool shared) {
+  constexpr int kStep = sizeof(T) == 4 ? 1 : 2, kThreads = walk_threads<T>(kOrder, K);
+  if (n_nodes != K) {
+    if constexpr (K < kMaxFixedNodes) return walk_kernel_from<T, kOrder, K + kStep>(n_nodes, shared);
+    return {nullptr, 0};
+  }
+  if constexpr (kOrder < 3)
+    if (!shared) return {walk<T, K, kOrder, false, kThreads>, kThreads};
+  return {walk<T, K, kOrder, true, kThreads>, kThreads};
 }
 
-template <class T>
-WalkKernel<T> walk_kernel(int n_nodes, bool shared);
-// Return the kernel for plans with interactions.
-template <class T>
-WalkKernel<T> pairs_kernel(int n_nodes, bool shared);
-// Return the kernel for plans with triples.
-template <class T>
-WalkKernel<T> triples_kernel(int n_nodes);
+template <class T, int kOrder>
+WalkKernel<T> walk_kernel(int n_nodes, bool shared) {
+  return walk_kernel_from<T, kOrder, sizeof(T) == 4 ? 1 : 2>(n_nodes, shared);
+}
 
 }  // namespace skshap

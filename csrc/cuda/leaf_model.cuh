@@ -13,23 +13,24 @@ namespace skshap {
 template <class T>
 class LeafModel : public MethodModel<T> {
  public:
-  explicit LeafModel(const MethodContext<T>& context)
-      : chunks_(upload(context.program.leaves.chunks)),
-        tests_(upload(context.program.leaves.tests)),
-        zero_fractions_(upload(context.program.leaves.zero_fractions)),
-        values_(upload(context.program.leaves.values)),
-        slot_begins_(upload(context.program.leaves.slot_begins)),
-        slot_elements_(upload(context.program.leaves.slot_elements)),
-        category_bits_(upload(context.program.leaves.category_bits)),
-        n_columns_(context.n_columns),
-        n_slots_(context.n_slots) {
-    const std::vector<CudaLeafChunk>& chunks = context.program.leaves.chunks;
-    for (size_t i = 0; i < chunks.size(); ++i) {
-      if (launches_.empty() || launches_.back().n_nodes != chunks[i].n_nodes)
-        begin_launch(context, i, chunks[i].n_nodes);
+  explicit LeafModel(const MethodContext<T>& context) {
+    const CudaLeaves<T>& from = context.program.leaves;
+    CudaLeafArgs<T> args{.chunks = arrays_.upload(from.chunks),
+                         .tests = arrays_.upload(from.tests),
+                         .zero_fractions = arrays_.upload(from.zero_fractions),
+                         .values = arrays_.upload(from.values),
+                         .slot_begins = arrays_.upload(from.slot_begins),
+                         .slot_elements = arrays_.upload(from.slot_elements),
+                         .category_bits = arrays_.upload(from.category_bits),
+                         .n_columns = context.n_columns,
+                         .n_slots = context.n_slots};
+    for (const CudaLeafChunk& chunk : from.chunks) {
+      if (launches_.empty() || launches_.back().n_nodes != chunk.n_nodes)
+        begin_launch(context, args, chunk.n_nodes);
       LeafLaunch& launch = launches_.back();
       ++launch.n_chunks;
-      launch.shared = std::max(launch.shared, sizeof(T) * chunks[i].length * kChunkOfLeaves);
+      launch.shared = std::max(launch.shared, sizeof(T) * chunk.length * kChunkOfLeaves);
+      ++args.chunks;
     }
   }
 
@@ -39,8 +40,8 @@ class LeafModel : public MethodModel<T> {
       CudaLeafArgs<T> a = launch.args;
       for (int64_t first = 0; first < rows.n_rows; first += kMostLeafRows) {
         const int64_t tile = first / kTile;
-        a.codes = rows.codes + tile * n_columns_ * kTile;
-        a.partial = rows.partial + tile * n_slots_ * kTile;
+        a.codes = rows.codes + tile * a.n_columns * kTile;
+        a.partial = rows.partial + tile * a.n_slots * kTile;
         const dim3 grid(launch.n_chunks, static_cast<unsigned>(std::min(kMostLeafRows, rows.n_rows - first)));
         leaf_kernel<T>(launch.n_nodes)<<<grid, kChunkOfLeaves, launch.shared, s>>>(a);
         check_launch("explaining the leaves");
@@ -57,19 +58,8 @@ class LeafModel : public MethodModel<T> {
     size_t shared;
   };
 
-  void begin_launch(const MethodContext<T>& context, size_t chunk, int n_nodes) {
-    LeafLaunch launch{.args = {.chunks = chunks_.template as<CudaLeafChunk>() + chunk,
-                               .tests = tests_.template as<CudaLeafTest>(),
-                               .zero_fractions = zero_fractions_.template as<T>(),
-                               .values = values_.template as<T>(),
-                               .slot_begins = slot_begins_.template as<uint32_t>(),
-                               .slot_elements = slot_elements_.template as<uint16_t>(),
-                               .category_bits = category_bits_.template as<uint32_t>(),
-                               .n_columns = n_columns_,
-                               .n_slots = n_slots_},
-                      .n_chunks = 0,
-                      .n_nodes = n_nodes,
-                      .shared = 0};
+  void begin_launch(const MethodContext<T>& context, const CudaLeafArgs<T>& args, int n_nodes) {
+    LeafLaunch launch{.args = args, .n_chunks = 0, .n_nodes = n_nodes, .shared = 0};
     std::vector<double> t, weights;
     quadrature(context.plan.index, n_nodes, t, weights);
     for (int k = 0; k < n_nodes; ++k) {
@@ -80,9 +70,7 @@ class LeafModel : public MethodModel<T> {
     launches_.push_back(launch);
   }
 
-  DeviceBuffer chunks_, tests_, zero_fractions_, values_, slot_begins_, slot_elements_, category_bits_;
-  const int32_t n_columns_;
-  const uint32_t n_slots_;
+  DeviceArrays arrays_;
   std::vector<LeafLaunch> launches_;
 };
 

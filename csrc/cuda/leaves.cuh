@@ -40,8 +40,9 @@ __device__ __forceinline__ bool satisfies(const uint16_t* codes, int stride, con
   return passes && category_bits[(test.set & ~kMissingPasses) + (category >> 5)] >> (category & 31) & 1;
 }
 
-template <class T, int K, int kTile>
+template <class T, int K>
 __global__ void __launch_bounds__(kChunkOfLeaves) explain_leaves(const __grid_constant__ CudaLeafArgs<T> a) {
+  constexpr int kTile = cuda_tile_rows<T>();
   extern __shared__ __align__(16) char leaf_shared[];
   // The contribution of each element to its feature.
   T* const contributions = reinterpret_cast<T*>(leaf_shared);

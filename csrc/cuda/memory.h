@@ -95,18 +95,37 @@ DeviceBuffer upload(const std::vector<X>& x) {
   return buffer;
 }
 
-// Upload lists, one after another. Return where each list begins in their elements, with the end of the last
+// Lists on the device, one after another: where each list begins in their elements, with the end of the last
 // one, and the elements.
 template <class X>
-std::pair<DeviceBuffer, DeviceBuffer> upload_lists(const std::vector<std::vector<X>>& lists) {
-  std::vector<int64_t> offsets{0};
-  std::vector<X> elements;
-  for (const std::vector<X>& list : lists) {
-    elements.insert(elements.end(), list.begin(), list.end());
-    offsets.push_back(static_cast<int64_t>(elements.size()));
+struct DeviceLists {
+  const int64_t* offsets;
+  const X* elements;
+};
+
+// The arrays of a model on the device, which do not change.
+class DeviceArrays {
+ public:
+  // Upload an array. Return it on the device.
+  template <class X>
+  const X* upload(const std::vector<X>& x) {
+    return buffers_.emplace_back(skshap::upload(x)).template as<X>();
   }
-  return {upload(offsets), upload(elements)};
-}
+
+  template <class X>
+  DeviceLists<X> upload_lists(const std::vector<std::vector<X>>& lists) {
+    std::vector<int64_t> offsets{0};
+    std::vector<X> elements;
+    for (const std::vector<X>& list : lists) {
+      elements.insert(elements.end(), list.begin(), list.end());
+      offsets.push_back(static_cast<int64_t>(elements.size()));
+    }
+    return {upload(offsets), upload(elements)};
+  }
+
+ private:
+  std::vector<DeviceBuffer> buffers_;
+};
 
 class Event {
  public:

@@ -22,15 +22,13 @@ class ChunkModel : public BatchModel {
       : BatchModel(plan, kTile),
         codes_(plan, program.columns),
         margins_(plan, program.margins, kMarginTrees, program.intervals.margins),
-        sums_(plan, program.slots, program.shares, !program.leaves.chunks.empty()),
-        stream_(upload(program.stream)),
-        chunks_(upload(program.chunks)) {
+        sums_(plan, program.slots, program.shares, !program.leaves.chunks.empty()) {
     codes_all = codes_.n_columns > 0 && plan.n_used_inputs == plan.n_inputs;
     const MethodContext<T> context{.plan = plan,
                                    .program = program,
                                    .device = device,
-                                   .stream = stream_.template as<typename CudaProgram<T>::Element>(),
-                                   .chunks = chunks_.template as<CudaChunk>(),
+                                   .stream = arrays_.upload(program.stream),
+                                   .chunks = arrays_.upload(program.chunks),
                                    .category_bits = codes_.category_bits(),
                                    .n_columns = codes_.n_columns,
                                    .n_slots = static_cast<uint32_t>(program.slots.size()),
@@ -94,7 +92,7 @@ class ChunkModel : public BatchModel {
   const CodesModel<kTile> codes_;
   const MarginModel<kTile> margins_;
   const SumModel<T, kTile> sums_;
-  const DeviceBuffer stream_, chunks_;
+  DeviceArrays arrays_;
   std::vector<std::unique_ptr<MethodModel<T>>> methods_;
   int n_counters_ = 0;
 };

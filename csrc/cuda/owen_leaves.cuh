@@ -152,24 +152,6 @@ __device__ __forceinline__ void fill_owen_tables(const CudaOwenArgs<T>& a, const
   }
 }
 
-__device__ __forceinline__ void load_piece(const char* p, float (&x)[4]) {
-  const float4 v = *reinterpret_cast<const float4*>(p);
-  x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
-}
-__device__ __forceinline__ void load_piece(const char* p, float (&x)[2]) {
-  const float2 v = *reinterpret_cast<const float2*>(p);
-  x[0] = v.x, x[1] = v.y;
-}
-__device__ __forceinline__ void load_piece(const char* p, double (&x)[2]) {
-  const double2 v = *reinterpret_cast<const double2*>(p);
-  x[0] = v.x, x[1] = v.y;
-}
-
-template <class T>
-__device__ __forceinline__ void load_piece(const char* p, T (&x)[1]) {
-  x[0] = *reinterpret_cast<const T*>(p);
-}
-
 // A lane's rows in the descent.
 template <class T>
 struct OwenRows {
@@ -198,10 +180,10 @@ struct OwenRows {
   // Add a number of each row to a slot.
   __device__ __forceinline__ void add(uint32_t slot, const T (&x)[R]) const {
     T* const to = reinterpret_cast<T*>(phi + slot);
-    RowValues<T, R> sum = load_row_values<T, R>(to);
+    RowValues<T> sum = load_row_values(to);
 #pragma unroll
     for (int r = 0; r < R; ++r) sum.x[r] += x[r];
-    store_row_values<T, R>(to, sum);
+    store_row_values(to, sum);
   }
 
  private:
@@ -214,18 +196,18 @@ struct OwenRows {
     constexpr int kUsed = kN < kNumbers ? kN : kNumbers, kWidth = owen_last_width(kUsed);
     T x[R][kWidth];
 #pragma unroll
-    for (int r = 0; r < R; ++r) load_piece(piece + entry[r] * (kWidth * sizeof(T)), x[r]);
+    for (int r = 0; r < R; ++r) read_vector(piece + entry[r] * (kWidth * sizeof(T)), x[r]);
     const uint4 slots = *reinterpret_cast<const uint4*>(op);
     const uint32_t slot[4] = {slots.x, slots.y, slots.z, slots.w};
     // The slots differ, so all sums are loaded before any sum is stored.
-    RowValues<T, R> sum[kUsed];
+    RowValues<T> sum[kUsed];
 #pragma unroll
-    for (int i = 0; i < kUsed; ++i) sum[i] = load_row_values<T, R>(reinterpret_cast<const T*>(phi + slot[i]));
+    for (int i = 0; i < kUsed; ++i) sum[i] = load_row_values(reinterpret_cast<const T*>(phi + slot[i]));
 #pragma unroll
     for (int i = 0; i < kUsed; ++i) {
 #pragma unroll
       for (int r = 0; r < R; ++r) sum[i].x[r] = multiply_add(factor[r], x[r][i], sum[i].x[r]);
-      store_row_values<T, R>(reinterpret_cast<T*>(phi + slot[i]), sum[i]);
+      store_row_values(reinterpret_cast<T*>(phi + slot[i]), sum[i]);
     }
   }
 };
@@ -306,7 +288,7 @@ __device__ __forceinline__ void add_long_owen_leaf(const uint4& head, const uint
   for (int p = 0; p < kPieces; ++p) {
     if (p >= n_pieces) break;
 #pragma unroll
-    for (int r = 0; r < R; ++r) load_piece(lists + p * kOwenPiece, product[r][p]);
+    for (int r = 0; r < R; ++r) read_vector(lists + p * kOwenPiece, product[r][p]);
   }
   const char* own = lists + step;
   for (int i = 0; i < n; ++i, own += kOwenLongLists * step) {
@@ -314,8 +296,8 @@ __device__ __forceinline__ void add_long_owen_leaf(const uint4& head, const uint
     for (int p = 0; p < kPieces; ++p) {
       if (p >= n_pieces) break;
       T on[kNumbers], off[kNumbers];
-      load_piece(own + p * kOwenPiece, on);
-      load_piece(own + step + p * kOwenPiece, off);
+      read_vector(own + p * kOwenPiece, on);
+      read_vector(own + step + p * kOwenPiece, off);
 #pragma unroll
       for (int k = 0; k < kNumbers; ++k)
 #pragma unroll
@@ -329,8 +311,8 @@ __device__ __forceinline__ void add_long_owen_leaf(const uint4& head, const uint
     for (int p = 0; p < kPieces; ++p) {
       if (p >= n_pieces) break;
       T on[kNumbers], off[kNumbers];
-      load_piece(own + p * kOwenPiece, on);
-      load_piece(own + step + p * kOwenPiece, off);
+      read_vector(own + p * kOwenPiece, on);
+      read_vector(own + step + p * kOwenPiece, off);
 #pragma unroll
       for (int k = 0; k < kNumbers; ++k)
 #pragma unroll
@@ -429,7 +411,7 @@ __global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
 #pragma unroll
           for (int r = 0; r < R; ++r) own_codes[c * kTile + lane * R + r] = codes[c * kTile + r];
       for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
-        store_row_values<T, R>(reinterpret_cast<T*>(rows.phi) + slot * kTile, RowValues<T, R>{});
+        store_row_values(reinterpret_cast<T*>(rows.phi) + slot * kTile, RowValues<T>{});
     }
     uint32_t word[R] = {}, *postponed = rows.postponed;
     __pipeline_wait_prior(0);
@@ -448,8 +430,8 @@ __global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
     }
     if (kShared && has_rows)
       for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
-        store_row_values<T, R>(partial + slot * kTile,
-                               load_row_values<T, R>(reinterpret_cast<const T*>(rows.phi) + slot * kTile));
+        store_row_values(partial + slot * kTile,
+                         load_row_values(reinterpret_cast<const T*>(rows.phi) + slot * kTile));
     __syncthreads();  // before the next chunk's stages replace these
   }
 }

@@ -12,11 +12,7 @@ namespace skshap {
 template <class T>
 class OwenModel : public MethodModel<T> {
  public:
-  explicit OwenModel(const MethodContext<T>& context)
-      : chunks_(upload(context.program.owen_leaves.chunks)),
-        stream_(upload(context.program.owen_leaves.stream)),
-        stages_(upload(context.program.owen_leaves.stages)),
-        multiprocessors_(context.device.multiprocessors) {
+  explicit OwenModel(const MethodContext<T>& context) : multiprocessors_(context.device.multiprocessors) {
     const CudaOwenLeaves<T>& from = context.program.owen_leaves;
     const size_t max_shared = context.max_shared();
     const int32_t n_columns = context.n_columns;
@@ -24,13 +20,13 @@ class OwenModel : public MethodModel<T> {
       throw std::invalid_argument("tables for Owen values do not fit the shared memory of this GPU");
     n_chunks_ = static_cast<int32_t>(from.chunks.size());
     CudaOwenArgs<T>& a = args_;
-    a.chunks = chunks_.template as<CudaOwenChunk>();
-    a.stream = stream_.template as<uint32_t>();
-    a.stages = stages_.template as<uint32_t>();
-    a.category_bits = context.category_bits;
-    a.n_columns = n_columns;
-    a.n_slots = context.n_slots;
-    a.n_postponed = static_cast<uint32_t>(from.most_postponed);
+    a = CudaOwenArgs<T>{.chunks = arrays_.upload(from.chunks),
+                        .stream = arrays_.upload(from.stream),
+                        .stages = arrays_.upload(from.stages),
+                        .category_bits = context.category_bits,
+                        .n_columns = n_columns,
+                        .n_slots = context.n_slots,
+                        .n_postponed = static_cast<uint32_t>(from.most_postponed)};
     for (const CudaOwenChunk& chunk : from.chunks) a.max_slots = std::max(a.max_slots, chunk.n_slots);
     for (int n_nodes = 1; n_nodes <= kMostOwenNodes; ++n_nodes) {
       std::vector<double> t, weights;
@@ -76,7 +72,7 @@ class OwenModel : public MethodModel<T> {
   static_assert(kOwenBlockBytes + owen_warp_bytes<T>(kMostPostponed, 0, 0, false) <= 2 * kLeastStageBytes,
                 "GPUs that hold tables by intervals hold these, too");
 
-  DeviceBuffer chunks_, stream_, stages_;
+  DeviceArrays arrays_;
   CudaOwenArgs<T> args_{};
   OwenKernel<T> kernel_ = nullptr;
   int32_t n_chunks_ = 0;

@@ -31,14 +31,11 @@ std::atomic<size_t> most_bytes{0};
 // Touch the pages of memory that was just mapped, with several threads.
 void touch(char* data, size_t bytes) {
   constexpr size_t kPage = 4096;
-  work_off(
-      static_cast<int64_t>(bytes / kUnit), memory_threads(), [] { return false; },
-      [&] {
-        return [&](int64_t unit, const Stop&) {
-          for (size_t i = 0; i < kUnit; i += kPage) data[static_cast<size_t>(unit) * kUnit + i] = 0;
-          return true;
-        };
-      });
+  share_items(static_cast<int64_t>(bytes / kUnit), memory_threads(), [&] {
+    return [&](int64_t unit) {
+      for (size_t i = 0; i < kUnit; i += kPage) data[static_cast<size_t>(unit) * kUnit + i] = 0;
+    };
+  });
 }
 
 // Return page-locked memory, or null. Touching pages with several threads and then locking them takes a fifth

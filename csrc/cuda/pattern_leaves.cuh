@@ -43,15 +43,6 @@ struct CudaPatternArgs {
 __device__ __forceinline__ int count_bits(uint32_t x) { return __popc(x); }
 __device__ __forceinline__ int count_bits(uint64_t x) { return __popcll(x); }
 
-__device__ __forceinline__ void load_patterns(const uint32_t* p, uint32_t (&out)[4]) {
-  const uint4 v = __ldg(reinterpret_cast<const uint4*>(p));
-  out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
-}
-__device__ __forceinline__ void load_patterns(const uint64_t* p, uint64_t (&out)[2]) {
-  const ulonglong2 v = __ldg(reinterpret_cast<const ulonglong2*>(p));
-  out[0] = v.x, out[1] = v.y;
-}
-
 template <class T>
 __device__ __forceinline__ const uint32_t* patterns_of(const CudaPatternArgs<T>& a, uint32_t) {
   return a.narrow;
@@ -95,7 +86,7 @@ __device__ __forceinline__ void for_patterns(const CudaPatternArgs<T>& a, const 
     begin(run.n_missing);
     for (const uint32_t end = number + run.n; number < end; number += kLoad) {
       Word missing[kLoad];
-      load_patterns(patterns + number, missing);
+      read_constants(patterns + number, missing);
 #pragma unroll
       for (int i = 0; i < kLoad; ++i) {
         const bool counts = !(missing[i] & failed) && (missing[i] & least) == least;

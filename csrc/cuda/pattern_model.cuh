@@ -15,36 +15,23 @@ class PatternModel : public MethodModel<T> {
   // `tile_rows`, `n_columns` and `n_slots` are the numbers of the model.
   PatternModel(const CudaPatternLeaves<T>& from, PatternResults results, const PatternMoments& moments,
                size_t max_shared, int32_t tile_rows, int32_t n_columns, uint32_t n_slots,
-               const uint32_t* category_bits)
-      : chunks_(upload(from.chunks)),
-        leaves_(upload(from.leaves)),
-        tests_(upload(from.tests)),
-        runs_(upload(from.runs)),
-        slots_(upload(from.slots)),
-        narrow_(upload(from.narrow)),
-        wide_(upload(from.wide)),
-        weights_(upload(from.weights)),
-        terms_(upload(from.terms)),
-        values_(upload(from.values)),
-        moments_(upload(moments.values)),
-        pair_moments_(upload(moments.pairs)) {
-    CudaPatternArgs<T> args{};
-    args.chunks = chunks_.template as<CudaPatternChunk>();
-    args.leaves = leaves_.template as<CudaPatternLeaf>();
-    args.tests = tests_.template as<CudaPathTest>();
-    args.runs = runs_.template as<CudaPatternRun>();
-    args.slots = slots_.template as<uint32_t>();
-    args.narrow = narrow_.template as<uint32_t>();
-    args.wide = wide_.template as<uint64_t>();
-    args.weights = weights_.template as<double>();
-    args.terms = terms_.template as<T>();
-    args.values = values_.template as<double>();
-    args.moments = moments_.template as<double>();
-    args.pair_moments = pair_moments_.template as<double>();
-    args.category_bits = category_bits;
-    args.tile_rows = tile_rows;
-    args.n_columns = n_columns;
-    args.n_slots = n_slots;
+               const uint32_t* category_bits) {
+    CudaPatternArgs<T> args{.chunks = arrays_.upload(from.chunks),
+                            .leaves = arrays_.upload(from.leaves),
+                            .tests = arrays_.upload(from.tests),
+                            .runs = arrays_.upload(from.runs),
+                            .slots = arrays_.upload(from.slots),
+                            .narrow = arrays_.upload(from.narrow),
+                            .wide = arrays_.upload(from.wide),
+                            .weights = arrays_.upload(from.weights),
+                            .terms = arrays_.upload(from.terms),
+                            .values = arrays_.upload(from.values),
+                            .moments = arrays_.upload(moments.values),
+                            .pair_moments = arrays_.upload(moments.pairs),
+                            .category_bits = category_bits,
+                            .tile_rows = tile_rows,
+                            .n_columns = n_columns,
+                            .n_slots = n_slots};
     const CudaPatternChunk* chunk = from.chunks.data();
     for (size_t form = 0; form < kNumberOfPatternForms; ++form) {
       if (!from.n_chunks[form]) continue;
@@ -95,8 +82,7 @@ class PatternModel : public MethodModel<T> {
     launches_.push_back({kernel, args, static_cast<int32_t>(n_chunks), n_blocks, shared});
   }
 
-  DeviceBuffer chunks_, leaves_, tests_, runs_, slots_, narrow_, wide_, weights_, terms_, values_, moments_,
-      pair_moments_;
+  DeviceArrays arrays_;
   std::vector<PatternLaunch> launches_;
 };
 

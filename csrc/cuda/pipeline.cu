@@ -250,23 +250,29 @@ class CudaPlan::Pipeline {
     return part;
   }
 
+  // Call visit(i, array, bytes of a row) for each array of a result that is requested.
+  template <class Visit>
+  void for_arrays(const Result& result, const Visit& visit) const {
+    const Arrays out = arrays(result);
+    const std::array<size_t, kArrays> out_rows = row_bytes(plan_, result);
+    for (int i = 0; i < kArrays; ++i)
+      if (out[i]) visit(i, static_cast<char*>(out[i]), out_rows[i]);
+  }
+
   // Return the part of a result that begins at row `first`, without a margin.
   Result part_of(const Result& result, int64_t first) const {
-    const std::array<size_t, kArrays> out_rows = row_bytes(plan_, result);
-    Arrays out = arrays(result);
-    for (int i = 0; i < kArrays; ++i)
-      if (out[i]) out[i] = static_cast<char*>(out[i]) + first * out_rows[i];
-    return result_of(out, result.is_float32);
+    Arrays part{};
+    for_arrays(result, [&](int i, char* array, size_t row) { part[i] = array + first * row; });
+    return result_of(part, result.is_float32);
   }
 
   // Return whether the device can write the result directly to the caller's arrays.
   bool is_direct(const CudaResult& result, int64_t n_rows) const {
-    if (result.values.margin) return false;
-    const Arrays out = arrays(result.values);
-    const std::array<size_t, kArrays> out_rows = row_bytes(plan_, result.values);
-    for (int i = 0; i < kArrays; ++i)
-      if (out[i] && !is_page_locked(out[i], n_rows * out_rows[i])) return false;
-    return true;
+    bool direct = !result.values.margin;
+    for_arrays(result.values, [&](int, const char* array, size_t row) {
+      direct = direct && is_page_locked(array, n_rows * row);
+    });
+    return direct;
   }
 
   // Copy the rows and labels of a flight to the device, through page-locked memory. Return the rows on the
@@ -304,31 +310,23 @@ class CudaPlan::Pipeline {
 
   // Reserve the arrays of a flight for its part of a result. Return the arrays on the device.
   Result reserve_result(Flight& flight, const Result& result, bool direct) const {
-    const Arrays out = arrays(result);
-    const std::array<size_t, kArrays> out_rows = row_bytes(plan_, result);
     Arrays on_flight{};
-    for (int i = 0; i < kArrays; ++i) {
-      if (!out[i]) continue;
-      const size_t size = flight.n_rows * out_rows[i];
-      flight.reserve(flight.results[i], size);
-      if (!direct) flight.results_host[i].reserve(size, kNoHostRoom);
+    for_arrays(result, [&](int i, char*, size_t row) {
+      flight.reserve(flight.results[i], flight.n_rows * row);
+      if (!direct) flight.results_host[i].reserve(flight.n_rows * row, kNoHostRoom);
       on_flight[i] = flight.results[i].as<void>();
-    }
+    });
     return result_of(on_flight, result.is_float32);
   }
 
   // Copy the result of a flight to page-locked memory, which is the caller's array if the result is `direct`.
   void send_result(Flight& flight, const Result& result, bool direct) const {
-    const Arrays out = arrays(result);
-    const std::array<size_t, kArrays> out_rows = row_bytes(plan_, result);
-    const cudaStream_t s = flight.stream.stream;
-    for (int i = 0; i < kArrays; ++i)
-      if (out[i])
-        check(cudaMemcpyAsync(direct ? static_cast<char*>(out[i]) + flight.first_row * out_rows[i]
-                                     : flight.results_host[i].as<char>(),
-                              flight.results[i].as<char>(), flight.n_rows * out_rows[i],
-                              cudaMemcpyDeviceToHost, s),
-              "copying SHAP values");
+    for_arrays(result, [&](int i, char* array, size_t row) {
+      char* const to = direct ? array + flight.first_row * row : flight.results_host[i].as<char>();
+      check(cudaMemcpyAsync(to, flight.results[i].as<char>(), flight.n_rows * row, cudaMemcpyDeviceToHost,
+                            flight.stream.stream),
+            "copying SHAP values");
+    });
   }
 
   // Copy the margins of a flight to page-locked memory, if the caller wants them.
@@ -345,12 +343,9 @@ class CudaPlan::Pipeline {
   void fetch_result(Flight& flight, const Result& result) const {
     if (!flight.n_rows) return;
     flight.done.wait(kComputing);
-    const Arrays out = arrays(result);
-    const std::array<size_t, kArrays> out_rows = row_bytes(plan_, result);
-    for (int i = 0; i < kArrays; ++i)
-      if (out[i])
-        copy(static_cast<char*>(out[i]) + flight.first_row * out_rows[i], flight.results_host[i].as<char>(),
-             flight.n_rows * out_rows[i]);
+    for_arrays(result, [&](int i, char* array, size_t row) {
+      copy(array + flight.first_row * row, flight.results_host[i].as<char>(), flight.n_rows * row);
+    });
     fetch_margin(flight, result.margin);
     flight.n_rows = 0;
   }

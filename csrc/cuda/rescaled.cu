@@ -27,34 +27,27 @@ class RescaledModel : PlanOfModel, public BatchModel {
   explicit RescaledModel(const RescaledTables& tables)
       : PlanOfModel(tables.plan),
         BatchModel(own_plan, kTile),
-        link_(tables.link),
-        scale_(tables.scale),
         columns_(own_plan),
         codes_(own_plan, columns_.list()),
         margins_(own_plan, make_margins(own_plan, columns_), kRescaledMarginTrees),
         max_shared_(device_limits().shared - kRescaledStaticBytes) {
-    has_labels = skshap::has_labels(link_);
+    has_labels = skshap::has_labels(tables.link);
     finds_gaps = false;
     RescaledProgram<T> program(tables, columns_, max_shared_);
     upload_decisions(program);
-    upload_tables(program);
+    upload_tables(tables, program);
     program.data = {};  // it may be as large as all other memory
     std::vector<uint32_t> places = program.places;
     upload_pattern_leaves(tables, program, places);
     std::vector<CudaSlot> slots;
-    const int32_t n_used = static_cast<int32_t>(plan.features.size());
-    for (const uint32_t place : places) {
-      const int32_t number = static_cast<int32_t>(place);
-      slots.push_back({.output = number / n_used, .place = number % n_used});
-    }
-    n_slots_ = static_cast<uint32_t>(slots.size());
+    for (const uint32_t place : places) slots.push_back(slot_of_place(plan, place));
+    lookup_args_.n_slots = static_cast<uint32_t>(slots.size());
     sums_ = std::make_unique<SumModel<T, kTile>>(plan, slots, std::vector<CudaShare>(), false);
   }
 
   size_t row_bytes(bool) const override {
-    return codes_.row_bytes() + sums_->row_bytes() + margins_.row_bytes() +
-           sizeof(uint16_t) * static_cast<size_t>(n_lookups_) + sizeof(T) * static_cast<size_t>(n_alpha_) +
-           (has_labels ? sizeof(double) : 0);
+    return codes_.row_bytes() + sums_->row_bytes() + margins_.row_bytes() + sizeof(uint16_t) * n_lookups_ +
+           sizeof(T) * static_cast<size_t>(n_alpha_) + (has_labels ? sizeof(double) : 0);
   }
 
   void reserve(Flight& flight, int64_t n_rows, bool, const Result& out) const override {
@@ -100,30 +93,35 @@ class RescaledModel : PlanOfModel, public BatchModel {
   enum { kIndices, kAlpha };  // a flight's own buffers
 
   void upload_decisions(const RescaledProgram<T>& from) {
-    trees_ = upload(from.trees);
-    nodes_ = upload(from.nodes);
-    lookups_ = upload(from.lookups);
-    bits_ = upload(plan.tables.bits);
-    n_trees_ = static_cast<int32_t>(from.trees.size());
-    n_lookups_ = static_cast<int32_t>(from.lookups.size());
-    max_words_ = from.max_words;
-    const size_t warp_bytes = sizeof(uint32_t) * max_words_;
+    index_args_ = RescaledIndexArgs{.trees = arrays_.upload(from.trees),
+                                    .nodes = arrays_.upload(from.nodes),
+                                    .lookups = arrays_.upload(from.lookups),
+                                    .bits = arrays_.upload(plan.tables.bits),
+                                    .category_bits = codes_.category_bits(),
+                                    .n_trees = static_cast<int32_t>(from.trees.size()),
+                                    .n_columns = codes_.n_columns,
+                                    .max_words = from.max_words};
+    n_lookups_ = from.lookups.size();
+    const size_t warp_bytes = sizeof(uint32_t) * from.max_words;
     index_warps_ = static_cast<int>(std::clamp<size_t>(kIndexBytes / warp_bytes, 1, kIndexWarps));
   }
 
-  void upload_tables(const RescaledProgram<T>& from) {
-    slopes_ = upload(from.slopes);
-    slope_nodes_ = upload(from.slope_nodes);
-    factors_ = upload(from.factors);
+  void upload_tables(const RescaledTables& tables, const RescaledProgram<T>& from) {
+    factor_args_ = RescaledFactorArgs{.slopes = arrays_.upload(from.slopes),
+                                      .nodes = arrays_.upload(from.slope_nodes),
+                                      .factors = arrays_.upload(from.factors),
+                                      .link = tables.link,
+                                      .scale = tables.scale,
+                                      .n_outputs = plan.n_outputs};
     n_terms_ = from.n_terms;
     n_alpha_ = from.n_alpha;
-    chunks_ = upload(from.chunks);
-    stages_ = upload(from.stages);
-    targets_ = upload(from.targets);
-    data_ = upload(from.data);
     n_chunks_ = from.chunks.size();
-    shared_phi_ = from.shared_phi;
-    buffer_ = from.buffer;
+    lookup_args_ = RescaledLookupArgs<T>{.chunks = arrays_.upload(from.chunks),
+                                         .stages = arrays_.upload(from.stages),
+                                         .targets = arrays_.upload(from.targets),
+                                         .data = reinterpret_cast<const uint4*>(arrays_.upload(from.data)),
+                                         .shared_phi = from.shared_phi,
+                                         .buffer = from.buffer};
   }
 
   // Upload the leaves that have no table. Add the places of their slots.
@@ -139,8 +137,7 @@ class RescaledModel : PlanOfModel, public BatchModel {
         panels.push_back(std::move(panel));
       }
     }
-    const CudaTest test = [&](const DecideNode& node) { return columns_.margin_node(node); };
-    CudaPatternLeaves<T> leaves = make_pattern_leaves<T>(tables.plan, test, &panels);
+    CudaPatternLeaves<T> leaves = make_pattern_leaves<T>(tables.plan, columns_, &panels);
     if (leaves.leaves.empty()) return;
     for (CudaPatternChunk& chunk : leaves.chunks) chunk.first_slot += static_cast<uint32_t>(places.size());
     places.insert(places.end(), leaves.places.begin(), leaves.places.end());
@@ -151,17 +148,12 @@ class RescaledModel : PlanOfModel, public BatchModel {
 
   void find_factors(const Flight& flight, const Batch& batch, cudaStream_t s) const {
     constexpr int kTerms = 16, kFactorThreads = 128;
-    const RescaledFactorArgs a{.slopes = slopes_.template as<RescaledSlope>(),
-                               .nodes = slope_nodes_.template as<double>(),
-                               .factors = factors_.template as<double>(),
-                               .link = link_,
-                               .scale = scale_,
-                               .margin = flight.margin.template as<double>(),
-                               .labels = batch.labels,
-                               .n_rows = batch.rows.n_rows,
-                               .n_padded = static_cast<int64_t>(padded(batch.rows.n_rows)),
-                               .n_outputs = plan.n_outputs,
-                               .alpha = flight.own[kAlpha].template as<void>()};
+    RescaledFactorArgs a = factor_args_;
+    a.margin = flight.margin.template as<double>();
+    a.labels = batch.labels;
+    a.n_rows = batch.rows.n_rows;
+    a.n_padded = static_cast<int64_t>(padded(batch.rows.n_rows));
+    a.alpha = flight.own[kAlpha].template as<void>();
     const dim3 grid(static_cast<unsigned>((a.n_padded + kFactorThreads - 1) / kFactorThreads),
                     plan.n_outputs);
     find_rescaled_factors<T, kTerms><<<grid, kFactorThreads, 0, s>>>(a);
@@ -169,58 +161,44 @@ class RescaledModel : PlanOfModel, public BatchModel {
   }
 
   void find_indices(const Flight& flight, int64_t n_rows, cudaStream_t s) const {
-    const RescaledIndexArgs a{.trees = trees_.template as<RescaledTree>(),
-                              .nodes = nodes_.template as<CudaTableNode>(),
-                              .lookups = lookups_.template as<RescaledIndex>(),
-                              .bits = bits_.template as<uint32_t>(),
-                              .category_bits = codes_.category_bits(),
-                              .codes = flight.codes.template as<int16_t>(),
-                              .n_trees = n_trees_,
-                              .n_columns = codes_.n_columns,
-                              .max_words = max_words_,
-                              .n_rows = static_cast<int64_t>(padded(n_rows)),
-                              .indices = flight.own[kIndices].template as<uint16_t>()};
+    RescaledIndexArgs a = index_args_;
+    a.codes = flight.codes.template as<int16_t>();
+    a.n_rows = static_cast<int64_t>(padded(n_rows));
+    a.indices = flight.own[kIndices].template as<uint16_t>();
     const int threads = index_warps_ * kWarp;
     const dim3 grid(static_cast<unsigned>((a.n_rows + threads - 1) / threads),
-                    static_cast<unsigned>(std::min(n_trees_, 64)));
+                    static_cast<unsigned>(std::min(a.n_trees, 64)));
     allow_shared(find_rescaled_indices, max_shared_);
-    find_rescaled_indices<<<grid, threads, sizeof(uint32_t) * max_words_ * index_warps_, s>>>(a);
+    find_rescaled_indices<<<grid, threads, sizeof(uint32_t) * a.max_words * index_warps_, s>>>(a);
     check_launch("deciding");
   }
 
   template <int kTerms>
   void look_up(const Flight& flight, int64_t n_rows, cudaStream_t s) const {
-    RescaledLookupArgs<T> a{.chunks = chunks_.template as<RescaledChunk>(),
-                            .stages = stages_.template as<RescaledStage>(),
-                            .targets = targets_.template as<uint32_t>(),
-                            .data = data_.template as<uint4>(),
-                            .indices = flight.own[kIndices].template as<uint16_t>(),
-                            .alpha = flight.own[kAlpha].template as<T>(),
-                            .n_rows = static_cast<int64_t>(padded(n_rows)),
-                            .n_slots = n_slots_,
-                            .shared_phi = shared_phi_,
-                            .buffer = buffer_,
-                            .partial = flight.partial.template as<T>()};
+    RescaledLookupArgs<T> a = lookup_args_;
+    a.indices = flight.own[kIndices].template as<uint16_t>();
+    a.alpha = flight.own[kAlpha].template as<T>();
+    a.n_rows = static_cast<int64_t>(padded(n_rows));
+    a.partial = flight.partial.template as<T>();
     a.n_blocks = static_cast<int32_t>((a.n_rows + kThreads - 1) / kThreads);
     const auto kernel = look_up_rescaled<T, kTerms>;
     allow_shared(kernel, max_shared_);
-    const size_t shared = size_t{32} * buffer_ + sizeof(T) * kThreads * shared_phi_;
+    const size_t shared = size_t{32} * a.buffer + sizeof(T) * kThreads * a.shared_phi;
     kernel<<<static_cast<unsigned>(a.n_blocks * n_chunks_), kThreads, shared, s>>>(a);
     check_launch("looking up values");
   }
 
-  const Link link_;
-  const double scale_;
   const CudaColumns columns_;
   const CodesModel<kTile> codes_;
   const MarginModel<kTile> margins_;
   const size_t max_shared_;
-  DeviceBuffer trees_, nodes_, lookups_, bits_, slopes_, slope_nodes_, factors_, chunks_, stages_, targets_,
-      data_;
-  size_t n_chunks_ = 0;
+  DeviceArrays arrays_;
+  RescaledIndexArgs index_args_{};
+  RescaledFactorArgs factor_args_{};
+  RescaledLookupArgs<T> lookup_args_{};
+  size_t n_chunks_ = 0, n_lookups_ = 0;
   int n_terms_ = 0, index_warps_ = 0;
-  int32_t n_alpha_ = 0, n_trees_ = 0, n_lookups_ = 0;
-  uint32_t max_words_ = 0, shared_phi_ = 0, buffer_ = 0, n_slots_ = 0;
+  int32_t n_alpha_ = 0;
   std::unique_ptr<PatternModel<T>> pattern_leaves_;
   std::unique_ptr<SumModel<T, kTile>> sums_;
 };

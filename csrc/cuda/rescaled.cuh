@@ -5,33 +5,21 @@
 #include <cuda_pipeline_primitives.h>
 
 #include "background/secants.h"
-#include "cuda/codes.cuh"
-#include "cuda/lanes.cuh"
-#include "cuda/program/tables.h"
+#include "cuda/tables.cuh"
 
 namespace skshap {
 
 constexpr int kRescaledTile = 64;  // rows of a tile of codes and of partial sums
 constexpr int kIndexWarps = 8;     // the most warps of a block that finds indices
 
-__device__ __forceinline__ uint32_t rescaled_bit(const uint32_t* words, uint32_t bit) {
-  const uint32_t* p = words + (bit >> 1);
-  return bit & 1 ? p[0] & ~p[1] : p[1];
-}
-
 // --- Indices ---
-
-struct RescaledTree {
-  size_t nodes;
-  int32_t n_nodes, lookups, lookups_end;
-};
 
 struct RescaledIndex {
   uint32_t bits, n_bits;
 };
 
 struct RescaledIndexArgs {
-  const RescaledTree* trees;
+  const CudaTableTree* trees;
   const CudaTableNode* nodes;
   const RescaledIndex* lookups;
   const uint32_t* bits;
@@ -56,24 +44,13 @@ __global__ void __launch_bounds__(kIndexWarps* kWarp) find_rescaled_indices(Resc
       a.codes + row / kRescaledTile * a.n_columns * kRescaledTile + row % kRescaledTile;
   if (lane < kFirstWord) words[lane] = ~uint32_t{0};
   for (int32_t t = blockIdx.y; t < a.n_trees; t += gridDim.y) {
-    const RescaledTree tree = a.trees[t];
-    __syncwarp();
-#pragma unroll 4
-    for (int32_t i = 0; i < tree.n_nodes; ++i) {
-      const uint4 n = __ldg(reinterpret_cast<const uint4*>(a.nodes + tree.nodes + i));
-      const uint32_t goes = __ballot_sync(~0u, goes_left(codes, kRescaledTile, n.x, n.y, a.category_bits));
-      if (lane == 0) {
-        const uint32_t alive = rescaled_bit(words, n.z);
-        words[kFirstWord + 2 * i] = alive;
-        words[kFirstWord + 2 * i + 1] = alive & goes;
-      }
-    }
-    __syncwarp();
+    const CudaTableTree tree = a.trees[t];
+    decide_tree(tree, a.nodes, codes, kRescaledTile, a.category_bits, words);
     for (int32_t l = tree.lookups; l < tree.lookups_end; ++l) {
       const RescaledIndex lookup = a.lookups[l];
       uint32_t index = 0;
       for (uint32_t i = 0; i < lookup.n_bits; ++i)
-        index |= (rescaled_bit(words, __ldg(a.bits + lookup.bits + i)) >> lane & 1) << i;
+        index |= (bit_rows(words, __ldg(a.bits + lookup.bits + i)) >> lane & 1) << i;
       a.indices[l * a.n_rows + row] = static_cast<uint16_t>(index);
     }
   }

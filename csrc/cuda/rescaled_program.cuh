@@ -36,7 +36,7 @@ class RescaledProgram {
     write_tables(tables);
   }
 
-  std::vector<RescaledTree> trees;
+  std::vector<CudaTableTree> trees;
   std::vector<CudaTableNode> nodes;
   std::vector<RescaledIndex> lookups;
   uint32_t max_words = kFirstWord;  // of the decisions of a tree
@@ -61,12 +61,8 @@ class RescaledProgram {
       const TreeProgram& program = plan_.trees[tree.tree];
       trees.push_back({nodes.size(), static_cast<int32_t>(program.n_inner),
                        static_cast<int32_t>(tree.lookups), static_cast<int32_t>(tree.lookups_end)});
-      for (size_t i = 0; i < program.n_inner; ++i) {
-        const DecideNode& from = plan_.decide[program.decide + i];
-        const CudaNode node = columns.margin_node(from);
-        const bool right = from.flags & kPreviousRight;
-        nodes.push_back({node.column_flags, node.operand, from.previous << 1 | right, 0});
-      }
+      for (size_t i = 0; i < program.n_inner; ++i)
+        nodes.push_back(table_node(columns, plan_.decide[program.decide + i]));
       max_words = std::max(max_words, static_cast<uint32_t>(kFirstWord + 2 * program.n_inner));
     }
     for (const Lookup& lookup : plan_.tables.lookups) lookups.push_back({lookup.bits, lookup.n_bits});

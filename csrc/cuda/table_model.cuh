@@ -11,26 +11,18 @@ namespace skshap {
 template <class T>
 class TableModel : public MethodModel<T> {
  public:
-  explicit TableModel(const MethodContext<T>& context)
-      : chunks_(upload(context.program.tables.chunks)),
-        trees_(upload(context.program.tables.trees)),
-        nodes_(upload(context.program.tables.nodes)),
-        lookups_(upload(context.program.tables.lookups)),
-        bits_(upload(context.program.tables.bits)),
-        targets_(upload(context.program.tables.targets)),
-        factors_(upload(context.program.tables.factors)),
-        entries_(upload(context.program.tables.entries)) {
+  explicit TableModel(const MethodContext<T>& context) {
     const CudaTables<T>& from = context.program.tables;
     n_chunks_ = static_cast<int>(from.chunks.size());
     CudaTableArgs<T>& a = args_;
-    a = CudaTableArgs<T>{.chunks = chunks_.template as<CudaTableChunk>(),
-                         .trees = trees_.template as<CudaTableTree>(),
-                         .nodes = nodes_.template as<CudaTableNode>(),
-                         .lookups = lookups_.template as<CudaLookup>(),
-                         .bits = bits_.template as<uint32_t>(),
-                         .targets = targets_.template as<uint32_t>(),
-                         .tables = entries_.template as<T>(),
-                         .factors = factors_.template as<T>(),
+    a = CudaTableArgs<T>{.chunks = arrays_.upload(from.chunks),
+                         .trees = arrays_.upload(from.trees),
+                         .nodes = arrays_.upload(from.nodes),
+                         .lookups = arrays_.upload(from.lookups),
+                         .bits = arrays_.upload(from.bits),
+                         .targets = arrays_.upload(from.targets),
+                         .tables = arrays_.upload(from.entries),
+                         .factors = arrays_.upload(from.factors),
                          .category_bits = context.category_bits,
                          .n_columns = context.n_columns,
                          .n_slots = context.n_slots};
@@ -71,12 +63,12 @@ class TableModel : public MethodModel<T> {
 
  private:
   static constexpr int kTile = cuda_tile_rows<T>();
-  static constexpr auto kernel() { return lookup_tables<T, kTile>; }
+  static constexpr auto kernel() { return lookup_tables<T>; }
 
+  DeviceArrays arrays_;
   CudaTableArgs<T> args_{};
   int n_chunks_ = 0, n_blocks_ = 0, n_warps_ = 0;  // warps of a block
   size_t shared_ = 0;
-  DeviceBuffer chunks_, trees_, nodes_, lookups_, bits_, targets_, factors_, entries_;
 };
 
 }  // namespace skshap

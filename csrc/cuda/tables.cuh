@@ -29,13 +29,23 @@ struct CudaTableArgs {
   uint32_t* words;       // [warp][word], or null if the words are in shared memory
 };
 
-__device__ __forceinline__ void load_entry(const float* p, float (&out)[4]) {
-  const float4 v = __ldg(reinterpret_cast<const float4*>(p));
-  out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
-}
-__device__ __forceinline__ void load_entry(const double* p, double (&out)[2]) {
-  const double2 v = __ldg(reinterpret_cast<const double2*>(p));
-  out[0] = v.x, out[1] = v.y;
+// Decide the nodes of a tree for the rows of a warp. The decisions at a node are a word. `codes` are those of
+// the lane's row, whose columns are `stride` apart.
+__device__ __forceinline__ void decide_tree(const CudaTableTree& tree, const CudaTableNode* nodes,
+                                            const int16_t* codes, int stride, const uint32_t* category_bits,
+                                            uint32_t* words) {
+  __syncwarp();
+#pragma unroll 4
+  for (int32_t i = 0; i < tree.n_nodes; ++i) {
+    const uint4 n = __ldg(reinterpret_cast<const uint4*>(nodes + tree.nodes + i));
+    const uint32_t goes = __ballot_sync(~0u, goes_left(codes, stride, n.x, n.y, category_bits));
+    if (threadIdx.x % kWarp == 0) {
+      const uint32_t alive = bit_rows(words, n.z);
+      words[kFirstWord + 2 * i] = alive;
+      words[kFirstWord + 2 * i + 1] = alive & goes;
+    }
+  }
+  __syncwarp();
 }
 
 // Add the contributions of a leaf to the features of its path, like add_leaf in simd/table_kernels-inl.h.
@@ -54,22 +64,13 @@ __device__ __forceinline__ void add_leaf(const CudaTableArgs<T>& a, const CudaLo
   }
 }
 
-__device__ __forceinline__ void load_targets(const uint32_t* p, uint32_t (&out)[4]) {
-  const uint4 v = __ldg(reinterpret_cast<const uint4*>(p));
-  out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
-}
-__device__ __forceinline__ void load_targets(const uint32_t* p, uint32_t (&out)[2]) {
-  const uint2 v = __ldg(reinterpret_cast<const uint2*>(p));
-  out[0] = v.x, out[1] = v.y;
-}
-
 // Add the first n numbers of a vector to the sums of their targets. The targets differ, so all sums are read
 // before any sum is written.
 template <class T, uint32_t kLoad>
 __device__ __forceinline__ void add_vector(const T (&value)[kLoad], const uint32_t* targets, uint32_t n,
                                            T* phi, int stride) {
   uint32_t target[kLoad];
-  load_targets(targets, target);
+  read_constants(targets, target);
   T sum[kLoad];
 #pragma unroll
   for (uint32_t i = 0; i < kLoad; ++i)
@@ -89,7 +90,7 @@ __device__ __forceinline__ void add_entry(const T* entry, const uint32_t* target
     T value[kLoads][kLoad];
 #pragma unroll
     for (uint32_t v = 0; v < kLoads; ++v)
-      if (first + v * kLoad < n_targets) load_entry(entry + first + v * kLoad, value[v]);
+      if (first + v * kLoad < n_targets) read_constants(entry + first + v * kLoad, value[v]);
 #pragma unroll
     for (uint32_t v = 0; v < kLoads; ++v) {
       const uint32_t at = first + v * kLoad;
@@ -101,9 +102,10 @@ __device__ __forceinline__ void add_entry(const T* entry, const uint32_t* target
   }
 }
 
-template <class T, int kTile>
+template <class T>
 __global__ void __launch_bounds__(kTableWarps* kWarp)
     lookup_tables(const __grid_constant__ CudaTableArgs<T> a) {
+  constexpr int kTile = cuda_tile_rows<T>();
   extern __shared__ __align__(16) char table_shared[];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, n_warps = blockDim.x / kWarp;
   uint32_t* const shared_words =
@@ -114,19 +116,7 @@ __global__ void __launch_bounds__(kTableWarps* kWarp)
   for_tasks<T>(a, kTile, n_warps, table_shared, [&](const CudaTableChunk& chunk, const TaskRow<T>& row) {
     for (int32_t t = chunk.trees; t < chunk.trees_end; ++t) {
       const CudaTableTree tree = a.trees[t];
-      __syncwarp();
-#pragma unroll 4
-      for (int32_t i = 0; i < tree.n_nodes; ++i) {
-        const uint4 n = __ldg(reinterpret_cast<const uint4*>(a.nodes + tree.nodes + i));
-        const bool left = goes_left(row.codes, kTile, n.x, n.y, a.category_bits);
-        const uint32_t goes = __ballot_sync(~0u, left);
-        if (lane == 0) {
-          const uint32_t alive = bit_rows(words, n.z);
-          words[kFirstWord + 2 * i] = alive;
-          words[kFirstWord + 2 * i + 1] = alive & goes;
-        }
-      }
-      __syncwarp();
+      decide_tree(tree, a.nodes, row.codes, kTile, a.category_bits, words);
       for (int32_t l = tree.lookups; l < tree.lookups_end; ++l) {
         const CudaLookup lookup = a.lookups[l];
         uint32_t index = 0;

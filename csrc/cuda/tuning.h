@@ -1,6 +1,6 @@
 // The numbers that tune the GPU's pipeline. Changing them changes the time of calls and, where a comment says
 // so, the last digits of results. The threads of a block for each number of quadrature nodes, which depend on
-// the registers of a kernel, are beside the kernels (walk_float.cu and the files like it).
+// the registers of a kernel, are beside the kernels (cuda/kernels.h).
 #pragma once
 
 #include <cstddef>

@@ -19,11 +19,11 @@ namespace skshap {
 // [K], base, delta.
 constexpr size_t cuda_frame_elements(int n_nodes) { return 2 * static_cast<size_t>(n_nodes) + 2; }
 
-// The walk of a warp, with kFrames frames in registers. kPairs means with interactions, and kTriples means
-// with triples instead of pairs.
-template <class T, int K, int R, int kFrames, bool kPairs, bool kTriples = false>
-struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
-  using State = FusedWalk<T, K, R, kPairs, kTriples>;
+// The walk of a warp. With an order of 2, it computes pairs, too, and with an order of 3 triples instead of
+// pairs.
+template <class T, int K, int kOrder>
+struct CudaWalker : FusedWalk<T, K, kOrder> {
+  using State = FusedWalk<T, K, kOrder>;
   using E = typename State::E;
   using V = typename State::V;
   using State::a;
@@ -35,15 +35,18 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
   using State::fetch_head;
   using State::fused;
   using State::head;
+  using State::kPairs;
   using State::memory;
   using State::next;
   using State::phi;
   using State::Q;
   using State::Q_delta;
+  using State::R;
   using State::slot;
   using State::take;
   using State::value;
 
+  static constexpr int kFrames = kCudaRegisterFrames;
   V frame_C[kFrames][K], frame_B[kFrames][K], frame_base[kFrames], frame_delta[kFrames];
 
   explicit __device__ CudaWalker(const CudaWalkArgs<T>& args) : State(args) {}
@@ -121,32 +124,30 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
     V base, delta, c[K], b[K];
     enter<kRepeated>({base, delta, c, b});
 #pragma unroll
-    for (int k = 0; k < K; ++k) store_row_values<T, R>(p + k * kWarp * R, c[k]);
-    store_row_values<T, R>(p + 2 * K * kWarp * R, base);
-    store_row_values<T, R>(p + (2 * K + 1) * kWarp * R, delta);
+    for (int k = 0; k < K; ++k) store_row_values(p + k * kWarp * R, c[k]);
+    store_row_values(p + 2 * K * kWarp * R, base);
+    store_row_values(p + (2 * K + 1) * kWarp * R, delta);
   }
   template <bool kRepeated>
   __device__ __forceinline__ void memory_middle() {
     T* p = memory_frame();
-    V base = load_row_values<T, R>(p + 2 * K * kWarp * R),
-      delta = load_row_values<T, R>(p + (2 * K + 1) * kWarp * R);
+    V base = load_row_values(p + 2 * K * kWarp * R), delta = load_row_values(p + (2 * K + 1) * kWarp * R);
     V c[K], b[K];
 #pragma unroll
-    for (int k = 0; k < K; ++k) c[k] = load_row_values<T, R>(p + k * kWarp * R);
+    for (int k = 0; k < K; ++k) c[k] = load_row_values(p + k * kWarp * R);
     middle<kRepeated>({base, delta, c, b});
 #pragma unroll
-    for (int k = 0; k < K; ++k) store_row_values<T, R>(p + (K + k) * kWarp * R, b[k]);
+    for (int k = 0; k < K; ++k) store_row_values(p + (K + k) * kWarp * R, b[k]);
   }
   template <bool kRepeated, bool kRightLeaf>
   __device__ __forceinline__ void memory_exit() {
     T* p = memory_frame();
-    V base = load_row_values<T, R>(p + 2 * K * kWarp * R),
-      delta = load_row_values<T, R>(p + (2 * K + 1) * kWarp * R);
+    V base = load_row_values(p + 2 * K * kWarp * R), delta = load_row_values(p + (2 * K + 1) * kWarp * R);
     V c[K], b[K];
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      c[k] = load_row_values<T, R>(p + k * kWarp * R);
-      if (!kRightLeaf) b[k] = load_row_values<T, R>(p + (K + k) * kWarp * R);
+      c[k] = load_row_values(p + k * kWarp * R);
+      if (!kRightLeaf) b[k] = load_row_values(p + (K + k) * kWarp * R);
     }
     exit<kRepeated, kRightLeaf>({base, delta, c, b});
   }
@@ -159,8 +160,8 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
     take(e);
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      store_row_values<T, R>(p + k * kWarp * R, C[k]);
-      store_row_values<T, R>(p + (K + k) * kWarp * R, V{});
+      store_row_values(p + k * kWarp * R, C[k]);
+      store_row_values(p + (K + k) * kWarp * R, V{});
     }
   }
   __device__ __forceinline__ void join_middle() {
@@ -168,8 +169,8 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
     join_exit();
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      store_row_values<T, R>(p + (K + k) * kWarp * R, B[k]);
-      C[k] = load_row_values<T, R>(p + k * kWarp * R);
+      store_row_values(p + (K + k) * kWarp * R, B[k]);
+      C[k] = load_row_values(p + k * kWarp * R);
     }
   }
   __device__ __forceinline__ void join_exit() {
@@ -178,7 +179,7 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
     take(e);
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      const V sum = load_row_values<T, R>(p + k * kWarp * R);
+      const V sum = load_row_values(p + k * kWarp * R);
 #pragma unroll
       for (int r = 0; r < R; ++r) B[k].x[r] += sum.x[r];
     }
@@ -209,7 +210,7 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
       E e[kStep];
       fetch(p, e);
       T* const place[2] = {slot(e[0] & kPairSlot), slot(e[1] & kPairSlot)};
-      V sum[2] = {load_row_values<T, R>(place[0]), load_row_values<T, R>(place[1])};
+      V sum[2] = {load_row_values(place[0]), load_row_values(place[1])};
 #pragma unroll
       for (int i = 0; i < 2; ++i)
 #pragma unroll
@@ -220,8 +221,8 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
           const bool is_alive = alive_bits[r] >> (static_cast<uint32_t>(e[i]) >> kPairBitShift) & 1;
           sum[i].x[r] = multiply_add(Q_delta.x[r], is_alive ? on : off.x[r], sum[i].x[r]);
         }
-      store_row_values<T, R>(place[0], sum[0]);
-      store_row_values<T, R>(place[1], sum[1]);
+      store_row_values(place[0], sum[0]);
+      store_row_values(place[1], sum[1]);
     }
   }
 
@@ -335,7 +336,7 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
       for (op = code();; op = code()) {  // up
         if (op >= kCudaNextTree) {
           if (op == kCudaEnd) return;
-          if constexpr (kTriples) {
+          if constexpr (State::kTriples) {
             if (op == kCudaTriples) {
               add_triples();
               continue;
@@ -381,9 +382,11 @@ struct CudaWalker : FusedWalk<T, K, R, kPairs, kTriples> {
 // rows as the block has warps. Each warp leaves phi in its part of `partial`. With kShared, phi is summed in
 // shared memory, otherwise in `partial`. For triples, only the first slots are in shared memory: few models
 // have so few triples that all of them fit.
-template <class T, int K, int R, int kFrames, bool kPairs, bool kShared, int kThreads, bool kTriples = false>
+template <class T, int K, int kOrder, bool kShared, int kThreads>
 __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ CudaWalkArgs<T> args) {
   using E = typename CudaProgram<T>::Element;
+  constexpr int R = cuda_lane_rows<T>();
+  constexpr bool kTriples = kOrder > 2;
   __shared__ int32_t shared_task;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, n_warps = blockDim.x / kWarp;
   const size_t warp_index = static_cast<size_t>(blockIdx.x) * n_warps + warp;
@@ -403,12 +406,12 @@ __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ Cuda
     const int32_t task = shared_task;
     if (task >= args.n_tasks) return;
     const CudaChunk& chunk = chunk_of(task);
-    CudaWalker<T, K, R, kFrames, kPairs, kTriples> walker(args);
+    CudaWalker<T, K, kOrder> walker(args);
     if (tile_of(task) < args.n_tiles) {
       walker.phi = kShared && !kTriples ? shared_phi : partial_of(task);
       if constexpr (kTriples) walker.shared_phi = shared_phi;
       for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
-        store_row_values<T, R>(walker.slot(slot), RowValues<T, R>{});
+        store_row_values(walker.slot(slot), RowValues<T>{});
       walker.codes = args.codes + (static_cast<size_t>(tile_of(task)) * args.n_columns * kWarp + lane) * R;
       walker.memory = args.frames + warp_index * args.warp_frames + lane * R;
       walker.category_sets = args.category_sets + chunk.category_base;
@@ -424,8 +427,7 @@ __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ Cuda
             kTriples ? min(chunk_of(same).n_slots, args.shared_slots) : chunk_of(same).n_slots;
         T* const partial = partial_of(same);
         for (uint32_t slot = 0; slot < n_slots; ++slot)
-          store_row_values<T, R>(partial + slot * (kWarp * R),
-                                 load_row_values<T, R>(shared_phi + slot * (kWarp * R)));
+          store_row_values(partial + slot * (kWarp * R), load_row_values(shared_phi + slot * (kWarp * R)));
       }
     } else {
       keep_up(args.stream + chunk.begin, chunk.n_segments);
@@ -433,5 +435,18 @@ __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ Cuda
     __syncthreads();  // before the segments and the task are overwritten
   }
 }
+
+// The walk for one K. Each warp of a block has a tile. If there are enough rows, all warps of a
+// multiprocessor are in one block, with as many threads as registers allow. So the warps stay at the same
+// operations, and thus at the same code.
+template <class T>
+struct WalkKernel {
+  void (*kernel)(CudaWalkArgs<T>);
+  int n_threads;  // the most of a block
+};
+
+// Return the kernel for plans of an order. `shared` says whether phi is in shared memory.
+template <class T, int kOrder>
+WalkKernel<T> walk_kernel(int n_nodes, bool shared);
 
 }  // namespace skshap

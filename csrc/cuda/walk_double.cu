@@ -1,18 +1,3 @@
 #include "cuda/kernels.h"
 
-namespace skshap {
-
-// Only even K: in double precision, K is rounded up to an even number (cuda/program/program.cpp), which stays
-// exact.
-template <>
-WalkKernel<double> walk_kernel<double>(int n_nodes, bool shared) {
-  switch (n_nodes) {
-    case 2: return walk_with<double, 2, false, 512>(shared);
-    case 4: return walk_with<double, 4, false, 384>(shared);
-    case 6: return walk_with<double, 6, false, 256>(shared);
-    case 8: return walk_with<double, 8, false, 256>(shared);
-  }
-  return {nullptr, 0};
-}
-
-}  // namespace skshap
+template skshap::WalkKernel<double> skshap::walk_kernel<double, 1>(int, bool);

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "cuda/kernels.h"
 #include "cuda/method_model.cuh"
+#include "cuda/walk.cuh"
 #include "plan/quadrature.h"
 
 namespace skshap {
@@ -15,7 +15,7 @@ class WalkModel : public MethodModel<T> {
  public:
   explicit WalkModel(const MethodContext<T>& context)
       : multiprocessors_(context.device.multiprocessors),
-        category_sets_(upload(context.program.category_sets)) {
+        category_sets_(arrays_.upload(context.program.category_sets)) {
     const std::vector<CudaQuadrature>& quadratures = context.program.quadratures;
     for (size_t n_nodes = 1; n_nodes <= kMaxFixedNodes; ++n_nodes)
       for (size_t i = 0; i < quadratures.size(); ++i)
@@ -51,7 +51,6 @@ class WalkModel : public MethodModel<T> {
     int n_chunks = 0;
     size_t segment_bytes = 0, phi_bytes = 0;  // shared memory: of a block; additional for each of its warps
     std::vector<int> n_blocks;                // that run at a time, by the number of warps of a block, from 1
-    DeviceBuffer list;
 
     // Return the number of warps of a block, given the number of tiles. With few rows, the tiles are divided
     // among all multiprocessors.
@@ -73,15 +72,16 @@ class WalkModel : public MethodModel<T> {
       max_frames = std::max(max_frames, context.program.chunks[i].n_frames);
     }
     WalkLaunch launch;
-    const bool triples = plan.order > 2;
-    const auto kernel = plan.interactions() ? pairs_kernel<T> : walk_kernel<T>;
-    const WalkKernel<T> shared = triples ? triples_kernel<T>(n_nodes) : kernel(n_nodes, true);
+    const auto kernel = plan.order == 1   ? walk_kernel<T, 1>
+                        : plan.order == 2 ? walk_kernel<T, 2>
+                                          : walk_kernel<T, 3>;
+    const WalkKernel<T> shared = kernel(n_nodes, true);
     const int most_warps = shared.n_threads / kWarp;
     launch.segment_bytes = 2 * kCudaSegment * sizeof(T);
     const size_t slot_bytes = sizeof(T) * kTile,
                  shared_slots = std::min<size_t>(
                      max_slots, (context.max_shared() - launch.segment_bytes) / (slot_bytes * most_warps));
-    const bool in_shared = triples || shared_slots == max_slots;
+    const bool in_shared = plan.order > 2 || shared_slots == max_slots;
     launch.kernel = in_shared ? shared : kernel(n_nodes, false);
     launch.phi_bytes = in_shared ? slot_bytes * shared_slots : 0;
     allow_shared(launch.kernel.kernel, context.max_shared());
@@ -92,16 +92,15 @@ class WalkModel : public MethodModel<T> {
       most_running = std::max(most_running, launch.n_blocks.back() * n_warps);
     }
     launch.n_chunks = static_cast<int>(list.size());
-    launch.list = upload(list);
     const int in_memory = std::max(0, static_cast<int>(max_frames) - kCudaRegisterFrames);
     launch.args = CudaWalkArgs<T>{.stream = context.stream,
                                   .chunks = context.chunks,
-                                  .chunk_list = launch.list.template as<int32_t>(),
+                                  .chunk_list = arrays_.upload(list),
                                   .n_columns = context.n_columns,
                                   .n_slots = context.n_slots,
                                   .max_slots = max_slots,
                                   .category_bits = context.category_bits,
-                                  .category_sets = category_sets_.template as<uint32_t>(),
+                                  .category_sets = category_sets_,
                                   .warp_frames = in_memory * cuda_frame_elements(n_nodes) * kTile,
                                   .shared_slots = static_cast<uint32_t>(shared_slots)};
     CudaWalkArgs<T>& a = launch.args;
@@ -117,7 +116,8 @@ class WalkModel : public MethodModel<T> {
   }
 
   const int multiprocessors_;
-  DeviceBuffer category_sets_;
+  DeviceArrays arrays_;
+  const uint32_t* const category_sets_;
   std::vector<WalkLaunch> launches_;
 };
 

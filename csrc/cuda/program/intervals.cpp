@@ -19,8 +19,6 @@ constexpr size_t kPartTables = 32;
 // copied.
 constexpr size_t kPieceBytes = 1 << 20;
 
-constexpr size_t rounded_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-
 // Return the bits of an integer as a half float. The magnitude of the integer is below 2,048.
 uint16_t half_bits(int n) {
   const uint16_t sign = n < 0 ? 0x8000 : 0;
@@ -35,6 +33,9 @@ uint16_t half_bits(int n) {
 struct TableShape {
   size_t bytes, entries, margins;
 };
+
+// Return the number of sums of an entry.
+size_t n_values(const TableWindow& window) { return window.places_end - window.places; }
 
 size_t step_bytes(const IndexColumn& column) {
   return rounded_up(column.n_steps * (column.categorical ? 2 : 8), 8);
@@ -55,11 +56,10 @@ TableShape shape_of(const IntervalTables& from, const IntervalTable& table, int 
 template <class T>
 class IntervalDivider {
  public:
-  IntervalDivider(const Plan& plan, const std::vector<uint32_t>& column_of, size_t stage_bytes,
-                  CudaProgram<T>& program)
+  IntervalDivider(const Plan& plan, const CudaColumns& columns, size_t stage_bytes, CudaProgram<T>& program)
       : plan_(plan),
         from_(plan.intervals),
-        column_of_(column_of),
+        column_of_(columns.first()),
         stage_bytes_(stage_bytes),
         program_(program),
         out_(program.intervals) {}
@@ -76,12 +76,10 @@ class IntervalDivider {
   }
 
  private:
-  size_t n_values() const { return window_->places_end - window_->places; }
-
   // Return the form for the numbers of an entry, which are its sums and margins. A margin that does not fit
   // beside 8 sums is stored behind the entries.
   int form_of(const TableWindow& window) const {
-    const size_t n = window.places_end - window.places;
+    const size_t n = n_values(window);
     bool is_short = n + window.n_outputs <= 8 || (n == 8 && window.n_outputs == 1);
     for (size_t i = window.tables; i < window.tables_end; ++i)
       is_short = is_short && from_.tables[i].n_columns <= 8;
@@ -91,7 +89,7 @@ class IntervalDivider {
   // Add the parts of a window. If its entries have too many numbers for one part, add the parts of each slice
   // of the numbers.
   void divide_window() {
-    const size_t n = n_values(), all = n + window_->n_outputs, width = n_sums_;
+    const size_t n = n_values(*window_), all = n + window_->n_outputs, width = n_sums_;
     const bool is_left_over = n == width && window_->n_outputs == 1;
     for (first_ = 0; first_ < (is_left_over ? n : all); first_ += width) {
       has_margins_ = is_left_over;
@@ -161,14 +159,13 @@ class IntervalDivider {
   }
 
   void add_targets() {
-    const int32_t n_used = static_cast<int32_t>(plan_.features.size());
+    const size_t n = n_values(*window_);
     for (size_t k = first_; k < first_ + n_sums_; ++k) {
-      if (k < n_values()) {
-        const int32_t place = static_cast<int32_t>(from_.places[window_->places + k]);
+      if (k < n) {
         out_.targets.push_back(static_cast<int32_t>(program_.slots.size()));
-        program_.slots.push_back({place / n_used, place % n_used});
-      } else if (k < n_values() + window_->n_outputs) {
-        add_margin(k - n_values());
+        program_.slots.push_back(slot_of_place(plan_, from_.places[window_->places + k]));
+      } else if (k < n + window_->n_outputs) {
+        add_margin(k - n);
       } else {
         out_.targets.push_back(kNoTarget);
       }
@@ -185,7 +182,7 @@ class IntervalDivider {
 
   const Plan& plan_;
   const IntervalTables& from_;
-  const std::vector<uint32_t>& column_of_;
+  const std::vector<uint32_t>& column_of_;  // on the GPU, by column of the plan
   const size_t stage_bytes_;
   CudaProgram<T>& program_;
   CudaIntervals& out_;
@@ -257,13 +254,12 @@ class CudaIntervalTableWriter {
   // Write the numbers of all entries, beginning with number first_: their sums, then their margins, unless
   // the margins are behind the entries. All numbers are in units of the plan's leaf scale.
   void write_entries(T* to) const {
-    const size_t n_values = window_.places_end - window_.places,
-                 n_sums = first_ < n_values ? std::min<size_t>(n_values - first_, n_sums_) : 0,
-                 end = std::min<size_t>(first_ + n_sums_, n_values + window_.n_outputs);
+    const size_t n = n_values(window_), n_sums = first_ < n ? std::min<size_t>(n - first_, n_sums_) : 0,
+                 end = std::min<size_t>(first_ + n_sums_, n + window_.n_outputs);
     const T* from = interval_sums<T>(from_) + table_.sums + first_;
     for (uint32_t i = 0; i < table_.n_entries; ++i, from += window_.row_size, to += n_sums_) {
       std::copy_n(from, n_sums, to);
-      for (size_t k = first_ + n_sums; k < end; ++k) to[k - first_] = margin(i, k - n_values);
+      for (size_t k = first_ + n_sums; k < end; ++k) to[k - first_] = margin(i, k - n);
     }
   }
   T margin(size_t entry, size_t output) const {
@@ -286,12 +282,12 @@ class CudaIntervalTableWriter {
 }  // namespace
 
 template <class T>
-void add_intervals(const Plan& plan, const std::vector<uint32_t>& column_of, size_t stage_bytes,
+void add_intervals(const Plan& plan, const CudaColumns& columns, size_t stage_bytes,
                    CudaProgram<T>& program) {
-  if (plan.intervals.any()) IntervalDivider<T>(plan, column_of, stage_bytes, program).divide();
+  if (plan.intervals.any()) IntervalDivider<T>(plan, columns, stage_bytes, program).divide();
 }
-template void add_intervals(const Plan&, const std::vector<uint32_t>&, size_t, CudaProgram<float>&);
-template void add_intervals(const Plan&, const std::vector<uint32_t>&, size_t, CudaProgram<double>&);
+template void add_intervals(const Plan&, const CudaColumns&, size_t, CudaProgram<float>&);
+template void add_intervals(const Plan&, const CudaColumns&, size_t, CudaProgram<double>&);
 
 template <class T>
 void write_intervals(const Plan& plan, const CudaIntervals& intervals,

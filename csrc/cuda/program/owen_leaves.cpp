@@ -201,36 +201,34 @@ class OwenLeafWriter {
     const size_t n = groups().size();
     std::vector<size_t> single, many;
     for (size_t i = 0; i < n; ++i) (groups()[i].n_features == 1 ? single : many).push_back(i);
-    std::vector<Player> players(n);
-    for (size_t i = 0; i < n; ++i) players[i].zero_fraction = zero_fraction(groups()[i]);
-    for (size_t i = 0; i < single.size(); ++i) players[single[i]].place = static_cast<uint32_t>(i);
-    for (size_t i = 0; i < many.size(); ++i) players[many[i]].place = kOwenList + static_cast<uint32_t>(i);
+    uint32_t places = 0;
+    for (size_t i = 0; i < single.size(); ++i) places |= static_cast<uint32_t>(i) << 4 * single[i];
+    for (size_t i = 0; i < many.size(); ++i) places |= (kOwenList + static_cast<uint32_t>(i)) << 4 * many[i];
+    std::vector<double> zero_fractions;
+    for (const OwenPath::PathGroup& group : groups()) zero_fractions.push_back(zero_fraction(group));
     ops_[op] |= static_cast<uint32_t>(single.size()) << kOwenSingleShift | static_cast<uint32_t>(many.size())
                                                                                << kOwenManyShift;
     ops_[op + 1] = static_cast<uint32_t>(table_bytes_);
     ops_[op + 2] = static_cast<uint32_t>(table_bytes_ + owen_piece_bytes<T>(n, single.size()));
     ops_[op + 3] = static_cast<uint32_t>(owen_entries(n));
-    write_table(players, value, single.size());
+    write_table(places, value, zero_fractions, single.size());
     for (size_t i = 0; i < single.size(); ++i) write_slot(i, groups()[single[i]].steps[0]);
     pad(ops_);
     for (const size_t i : many) write_group(groups()[i]);
   }
 
   void write_long_leaf(size_t op, double value) {
-    const size_t n = groups().size(), first = kOwenStageHeader + tables_.size();
+    const size_t n = groups().size();
     ops_[op] |= static_cast<uint32_t>(n) << kOwenSingleShift;
     ops_[op + 1] = static_cast<uint32_t>(table_bytes_);
     ops_[op + 2] = static_cast<uint32_t>(owen_nodes(n));
     uint32_t single = 0;
-    for (size_t i = 0; i < n; ++i) single |= static_cast<uint32_t>(groups()[i].n_features == 1) << i;
-    tables_.insert(
-        tables_.end(),
-        {static_cast<uint32_t>(n) | static_cast<uint32_t>(owen_nodes(n)) << kOwenNodesShift | kOwenLong,
-         static_cast<uint32_t>(table_bytes_ / kOwenPiece), single, static_cast<uint32_t>(fours_.size())});
-    number(value);
-    for (const OwenPath::PathGroup& group : groups()) number(zero_fraction(group));
-    pad(tables_);
-    fours_.insert(fours_.end(), fours(n), static_cast<uint16_t>(first));
+    std::vector<double> zero_fractions;
+    for (size_t i = 0; i < n; ++i) {
+      single |= static_cast<uint32_t>(groups()[i].n_features == 1) << i;
+      zero_fractions.push_back(zero_fraction(groups()[i]));
+    }
+    describe_table(kOwenLong, table_bytes_ / kOwenPiece, single, value, zero_fractions, n);
     table_bytes_ += owen_long_bytes<T>(n);
     for (const OwenPath::PathGroup& group : groups()) {
       if (group.n_features > 1)
@@ -247,9 +245,13 @@ class OwenLeafWriter {
                 {static_cast<uint32_t>(group.field) | static_cast<uint32_t>(m) << kOwenFeaturesShift,
                  static_cast<uint32_t>(table_bytes_), static_cast<uint32_t>(owen_entries(m)),
                  (uint32_t{1} << m) - 1});
-    std::vector<Player> players(m);
-    for (size_t i = 0; i < m; ++i) players[i] = {path_.step(group.steps[i]).share, static_cast<uint32_t>(i)};
-    write_table(players, 1, m);
+    uint32_t places = 0;
+    std::vector<double> zero_fractions;
+    for (size_t i = 0; i < m; ++i) {
+      places |= static_cast<uint32_t>(i) << 4 * i;
+      zero_fractions.push_back(path_.step(group.steps[i]).share);
+    }
+    write_table(places, 1, zero_fractions, m);
     for (size_t i = 0; i < m; ++i) write_slot(i, group.steps[i]);
     pad(ops_);
   }
@@ -274,27 +276,28 @@ class OwenLeafWriter {
   }
   static void pad(std::vector<uint32_t>& words) { words.resize(rounded_up(words.size(), 4), 0); }
 
-  struct Player {
-    double zero_fraction;
-    uint32_t place;  // see the description of a table
-  };
-
-  // Write a table of players. The players are in the order of their bits.
-  void write_table(const std::vector<Player>& players, double factor, size_t n_numbers) {
-    const size_t n = players.size(), first = kOwenStageHeader + tables_.size(),
-                 lists = table_bytes_ + owen_piece_bytes<T>(n, n_numbers);
-    uint32_t places = 0;
-    for (size_t i = 0; i < n; ++i) places |= players[i].place << 4 * i;
-    tables_.insert(tables_.end(),
-                   {static_cast<uint32_t>(n) | static_cast<uint32_t>(owen_nodes(n)) << kOwenNodesShift |
-                        static_cast<uint32_t>(n_numbers) << kOwenNumbersShift,
-                    static_cast<uint32_t>(table_bytes_ / kOwenPiece | lists / kOwenPiece << kOwenListsShift),
-                    places, static_cast<uint32_t>(fours_.size())});
-    number(factor);
-    for (const Player& player : players) number(player.zero_fraction);
-    pad(tables_);
-    fours_.insert(fours_.end(), fours(owen_entries(n)), static_cast<uint16_t>(first));
+  // Write a table of players, which are in the order of their bits.
+  void write_table(uint32_t places, double factor, const std::vector<double>& zero_fractions,
+                   size_t n_numbers) {
+    const size_t n = zero_fractions.size(), lists = table_bytes_ + owen_piece_bytes<T>(n, n_numbers);
+    describe_table(static_cast<uint32_t>(n_numbers) << kOwenNumbersShift,
+                   table_bytes_ / kOwenPiece | lists / kOwenPiece << kOwenListsShift, places, factor,
+                   zero_fractions, owen_entries(n));
     table_bytes_ = lists + owen_list_bytes<T>(n, n - n_numbers);
+  }
+
+  // Write the description of a table, and list its entries. `kind` and `begins` are parts of its first two
+  // words.
+  void describe_table(uint32_t kind, size_t begins, uint32_t places, double factor,
+                      const std::vector<double>& zero_fractions, size_t n_entries) {
+    const size_t n = zero_fractions.size(), first = kOwenStageHeader + tables_.size();
+    tables_.insert(tables_.end(),
+                   {static_cast<uint32_t>(n) | static_cast<uint32_t>(owen_nodes(n)) << kOwenNodesShift | kind,
+                    static_cast<uint32_t>(begins), places, static_cast<uint32_t>(fours_.size())});
+    number(factor);
+    for (const double z : zero_fractions) number(z);
+    pad(tables_);
+    fours_.insert(fours_.end(), fours(n_entries), static_cast<uint16_t>(first));
   }
 
   void number(double x) {

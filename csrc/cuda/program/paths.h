@@ -14,13 +14,9 @@ constexpr int kPathLanes = 32;
 
 // An element stands for all splits of a path on one feature. The first element of a path, its root, has no
 // feature: a path of n features needs n + 1 weights, one for each number of known features.
-struct PathElement {
-  double zero_fraction;
-  int32_t feature;                                 // position in Plan::features, or -1: the root
-  uint32_t path;                                   // position in PathSet::paths
-  uint32_t column, lower, upper, set_column, set;  // as in LeafTest; set: in PathSet::category_bits
-  uint8_t missing;
-  uint8_t place;  // in the path
+struct PathElement : LeafTest {  // feature: -1 for the root; set: in PathSet::category_bits
+  uint32_t path;                 // position in PathSet::paths
+  uint8_t place;                 // in the path
 };
 
 // A path to a leaf. A leaf with several outputs also has a single path, because all outputs share the weights

@@ -22,10 +22,10 @@ constexpr size_t kChunkWork = size_t{1} << 14, kWorkPerSlot = 64;
 template <class T>
 class PatternWriter {
  public:
-  PatternWriter(const Plan& plan, const CudaTest& test, const std::vector<PatternPanel>* panels)
+  PatternWriter(const Plan& plan, const CudaColumns& columns, const std::vector<PatternPanel>* panels)
       : plan_(plan),
         tables_(plan.tables),
-        test_(test),
+        columns_(columns),
         panels_(panels),
         slot_of_(n_places() * plan.n_outputs, kNone) {}
 
@@ -48,8 +48,7 @@ class PatternWriter {
  private:
   // The data that all entries of a leaf share, for all outputs and panels.
   struct PatternPath {
-    size_t tests, runs, patterns, weights;
-    uint32_t n_tests, n_runs;
+    CudaPatternLeaf leaf{};
     std::vector<uint32_t> order;  // of the plan's patterns; kNone: padding
   };
   static constexpr uint32_t kNone = ~uint32_t{0};
@@ -59,17 +58,11 @@ class PatternWriter {
     const auto [entry, is_new] = paths_.try_emplace(from.patterns);
     PatternPath& path = entry->second;
     if (is_new) {
-      add_tests(tree, from, path);
+      path.leaf.n_bits = from.n_bits;
+      add_tests(tree, from, path.leaf);
       add_patterns(from, path);
     }
-    CudaPatternLeaf leaf{};
-    leaf.tests = path.tests;
-    leaf.n_tests = path.n_tests;
-    leaf.runs = path.runs;
-    leaf.n_runs = path.n_runs;
-    leaf.patterns = path.patterns;
-    leaf.weights = path.weights;
-    leaf.n_bits = from.n_bits;
+    CudaPatternLeaf leaf = path.leaf;
     if (!panels_) {
       add_outputs(leaf, path, batch, from, 0, from.n_outputs);
       return;
@@ -88,18 +81,18 @@ class PatternWriter {
   size_t n_places() const { return plan_.features.size() + plan_.pairs.size(); }
 
   // Add the splits on the path. DecideNode::previous links the splits on a feature.
-  void add_tests(const TableTree& tree, const PatternLeaf& from, PatternPath& path) {
+  void add_tests(const TableTree& tree, const PatternLeaf& from, CudaPatternLeaf& leaf) {
     const DecideNode* const nodes = plan_.decide.data() + plan_.trees[tree.tree].decide;
-    path.tests = out_.tests.size();
+    leaf.tests = out_.tests.size();
     for (uint32_t i = 0; i < from.n_bits; ++i)
       for (uint32_t bit = tables_.bits[from.bits + i]; bit >> 1 >= static_cast<uint32_t>(kFirstWord);) {
         const DecideNode& node = nodes[bit_node(bit)];
-        const CudaNode test = test_(node);
+        const CudaNode test = columns_.margin_node(node);
         const uint32_t flip = bit & 1 ? uint32_t{kNodeFlip} : 0;
         out_.tests.push_back({test.column_flags ^ flip, test.operand, i, 0});
-        bit = node.previous << 1 | static_cast<uint32_t>((node.flags & kPreviousRight) != 0);
+        bit = previous_bit(node);
       }
-    path.n_tests = static_cast<uint32_t>(out_.tests.size() - path.tests);
+    leaf.n_tests = static_cast<uint32_t>(out_.tests.size() - leaf.tests);
   }
 
   // Add the patterns in runs.
@@ -110,9 +103,9 @@ class PatternWriter {
     for (uint32_t i = 0; i < from.n_patterns; ++i)
       by_missing[__builtin_popcountll(all & ~patterns[i])].push_back(i);
     const bool is_narrow = from.n_bits <= kNarrowBits;
-    path.patterns = is_narrow ? out_.narrow.size() : out_.wide.size();
-    path.weights = out_.weights.size();
-    path.runs = out_.runs.size();
+    path.leaf.patterns = is_narrow ? out_.narrow.size() : out_.wide.size();
+    path.leaf.weights = out_.weights.size();
+    path.leaf.runs = out_.runs.size();
     for (uint32_t n_missing = 0; n_missing <= from.n_bits; ++n_missing) {
       std::vector<uint32_t>& run = by_missing[n_missing];
       if (run.empty()) continue;
@@ -128,7 +121,7 @@ class PatternWriter {
       }
       path.order.insert(path.order.end(), run.begin(), run.end());
     }
-    path.n_runs = static_cast<uint32_t>(out_.runs.size() - path.runs);
+    path.leaf.n_runs = static_cast<uint32_t>(out_.runs.size() - path.leaf.runs);
   }
 
   void add_terms(const PatternLeaf& from, const PatternPath& path, const PatternPanel& panel) {
@@ -157,7 +150,7 @@ class PatternWriter {
     for (size_t o = first_output; o < first_output + n_outputs; ++o)
       out_.values.push_back(plan_.leaf_values[from.leaf + o] / plan_.leaf_scale);
     out_.leaves.push_back(leaf);
-    work_ += path.n_tests + path.order.size() * (plan_.order > 1 ? from.n_bits + size_t{1} : 1);
+    work_ += leaf.n_tests + path.order.size() * (plan_.order > 1 ? from.n_bits + size_t{1} : 1);
   }
 
   // Return the slot of a place in the chunk.
@@ -183,7 +176,7 @@ class PatternWriter {
 
   const Plan& plan_;
   const Tables& tables_;
-  const CudaTest& test_;
+  const CudaColumns& columns_;
   const std::vector<PatternPanel>* const panels_;
   CudaPatternLeaves<T> out_;
   std::unordered_map<size_t, PatternPath> paths_;  // by place of the patterns in the plan
@@ -194,27 +187,27 @@ class PatternWriter {
 }  // namespace
 
 template <class T>
-void add_pattern_leaves(const Plan& plan, const CudaTest& test, CudaProgram<T>& program) {
+void add_pattern_leaves(const Plan& plan, const CudaColumns& columns, CudaProgram<T>& program) {
   if (!plan.groups.empty() && !plan.tables.leaves.empty())
     throw std::invalid_argument("a GPU computes no Owen values at leaves without a table");
-  program.pattern_leaves = make_pattern_leaves<T>(plan, test, nullptr);
-  const size_t n_places = plan.features.size() + plan.pairs.size(), first_slot = program.slots.size();
+  program.pattern_leaves = make_pattern_leaves<T>(plan, columns, nullptr);
+  const size_t first_slot = program.slots.size();
   for (CudaPatternChunk& chunk : program.pattern_leaves.chunks)
     chunk.first_slot += static_cast<uint32_t>(first_slot);
   for (const uint32_t place : program.pattern_leaves.places)
-    program.slots.push_back({static_cast<int32_t>(place / n_places), static_cast<int32_t>(place % n_places)});
+    program.slots.push_back(slot_of_place(plan, place));
 }
-template void add_pattern_leaves(const Plan&, const CudaTest&, CudaProgram<float>&);
-template void add_pattern_leaves(const Plan&, const CudaTest&, CudaProgram<double>&);
+template void add_pattern_leaves(const Plan&, const CudaColumns&, CudaProgram<float>&);
+template void add_pattern_leaves(const Plan&, const CudaColumns&, CudaProgram<double>&);
 
 template <class T>
-CudaPatternLeaves<T> make_pattern_leaves(const Plan& plan, const CudaTest& test,
+CudaPatternLeaves<T> make_pattern_leaves(const Plan& plan, const CudaColumns& columns,
                                          const std::vector<PatternPanel>* panels) {
-  return PatternWriter<T>(plan, test, panels).write();
+  return PatternWriter<T>(plan, columns, panels).write();
 }
-template CudaPatternLeaves<float> make_pattern_leaves(const Plan&, const CudaTest&,
+template CudaPatternLeaves<float> make_pattern_leaves(const Plan&, const CudaColumns&,
                                                       const std::vector<PatternPanel>*);
-template CudaPatternLeaves<double> make_pattern_leaves(const Plan&, const CudaTest&,
+template CudaPatternLeaves<double> make_pattern_leaves(const Plan&, const CudaColumns&,
                                                        const std::vector<PatternPanel>*);
 
 }  // namespace skshap

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <iterator>
 #include <vector>
 
@@ -12,9 +11,7 @@
 
 namespace skshap {
 
-// A function that returns the test of a node on the columns of the program, without the node's children.
-struct CudaNode;
-using CudaTest = std::function<CudaNode(const DecideNode&)>;
+class CudaColumns;
 
 // The forms of leaves: the most features on the path of a leaf. For each form there is a kernel.
 constexpr uint32_t kPatternForms[] = {16, 32, 64};
@@ -81,7 +78,7 @@ struct PatternPanel {
 // Write the leaves of a plan that have no table. If there are panels, a leaf is written once for each panel
 // of its outputs. `panels` is null if each pattern has one weight.
 template <class T>
-CudaPatternLeaves<T> make_pattern_leaves(const Plan& plan, const CudaTest& test,
+CudaPatternLeaves<T> make_pattern_leaves(const Plan& plan, const CudaColumns& columns,
                                          const std::vector<PatternPanel>* panels);
 
 }  // namespace skshap

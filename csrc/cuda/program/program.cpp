@@ -68,10 +68,9 @@ class CudaCompiler {
     if (leaves_) add_leaves<T>(plan_, out_);
     if (plan_.unwalked)
       add_owen_leaves<T>(plan_, columns_, small_ ? kSmallChunkLeaves : kMaxChunkLeaves, out_);
-    const CudaTest test = [this](const DecideNode& node) { return columns_.margin_node(node); };
-    add_tables<T>(plan_, test, out_);
-    add_pattern_leaves<T>(plan_, test, out_);
-    add_intervals<T>(plan_, columns_.first(), stage_bytes, out_);
+    add_tables<T>(plan_, columns_, out_);
+    add_pattern_leaves<T>(plan_, columns_, out_);
+    add_intervals<T>(plan_, columns_, stage_bytes, out_);
     return std::move(out_);
   }
 

@@ -6,7 +6,6 @@
 // labelled trees of a Plan, so CPU and GPU share every decision about thresholds, order and cover fractions.
 #pragma once
 
-#include <functional>
 #include <type_traits>
 #include <vector>
 
@@ -173,22 +172,26 @@ inline size_t cuda_places(const Plan& plan) {
   return plan.features.size() + (plan.order < 3 ? plan.pairs.size() : plan.triples.size());
 }
 
+// Return the slot of a place that is numbered through all outputs, as in Tables::places.
+inline CudaSlot slot_of_place(const Plan& plan, uint32_t place) {
+  const uint32_t n_places = static_cast<uint32_t>(plan.features.size() + plan.pairs.size());
+  return {static_cast<int32_t>(place / n_places), static_cast<int32_t>(place % n_places)};
+}
+
 // Compile a plan. At a time, `stage_bytes` of its tables by intervals fit into shared memory.
 template <class T>
 CudaProgram<T> make_cuda_program(const Plan& plan, CudaMethod method, size_t stage_bytes);
 
 // Add the plan's trees that are explained by tables, and their slots, which follow the slots of the chunks.
 template <class T>
-void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program);
+void add_tables(const Plan& plan, const CudaColumns& columns, CudaProgram<T>& program);
 
 // Add the plan's leaves that have no table, and their slots.
 template <class T>
-void add_pattern_leaves(const Plan& plan, const CudaTest& test, CudaProgram<T>& program);
+void add_pattern_leaves(const Plan& plan, const CudaColumns& columns, CudaProgram<T>& program);
 
-// Add the plan's tables by intervals, and their slots. `column_of` has, for each column of the plan, its
-// column on the GPU.
+// Add the plan's tables by intervals, and their slots.
 template <class T>
-void add_intervals(const Plan& plan, const std::vector<uint32_t>& column_of, size_t stage_bytes,
-                   CudaProgram<T>& program);
+void add_intervals(const Plan& plan, const CudaColumns& columns, size_t stage_bytes, CudaProgram<T>& program);
 
 }  // namespace skshap

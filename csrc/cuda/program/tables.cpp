@@ -10,16 +10,12 @@ constexpr size_t kLoadBytes = 16;
 
 // Begin a tree with `n_lookups` lookups, and add its nodes.
 template <class T>
-void begin_tree(const DecideNode* nodes, size_t n_nodes, size_t n_lookups, const CudaTest& test,
+void begin_tree(const DecideNode* nodes, size_t n_nodes, size_t n_lookups, const CudaColumns& columns,
                 CudaTables<T>& out) {
   const int32_t first = static_cast<int32_t>(out.lookups.size());
   out.trees.push_back(
       {out.nodes.size(), static_cast<int32_t>(n_nodes), first, first + static_cast<int32_t>(n_lookups)});
-  for (size_t i = 0; i < n_nodes; ++i) {
-    const CudaNode node = test(nodes[i]);
-    const bool right = nodes[i].flags & kPreviousRight;
-    out.nodes.push_back({node.column_flags, node.operand, nodes[i].previous << 1 | right, 0});
-  }
+  for (size_t i = 0; i < n_nodes; ++i) out.nodes.push_back(table_node(columns, nodes[i]));
 }
 
 // Return the number of elements of an entry, padded to the number that a lane loads at once.
@@ -29,11 +25,11 @@ size_t padded_entry(uint32_t n_targets) {
 }
 
 template <class T>
-void add_tree(const Plan& plan, const TableTree& tree, const CudaTest& test, CudaTables<T>& out) {
+void add_tree(const Plan& plan, const TableTree& tree, const CudaColumns& columns, CudaTables<T>& out) {
   const DecideNode* const nodes = tree.n_levels ? plan.tables.levels.data() + tree.levels
                                                 : plan.decide.data() + plan.trees[tree.tree].decide;
   const size_t n_nodes = tree.n_levels ? tree.n_levels : plan.trees[tree.tree].n_inner;
-  begin_tree(nodes, n_nodes, tree.lookups_end - tree.lookups, test, out);
+  begin_tree(nodes, n_nodes, tree.lookups_end - tree.lookups, columns, out);
   const Contents<T>& tables = stored_tables<T>(plan.tables);
   for (size_t i = tree.lookups; i < tree.lookups_end; ++i) {
     const Lookup& from = plan.tables.lookups[i];
@@ -59,9 +55,9 @@ void add_tree(const Plan& plan, const TableTree& tree, const CudaTest& test, Cud
 // Add a tree of Fast TreeSHAP v2. `slots` are the slots of its features in its chunk.
 template <class T>
 void add_leaves(const Plan& plan, const Chunk& chunk, const TreeProgram& tree, const LeafTable* leaves,
-                const CudaTest& test, CudaTables<T>& out) {
+                const CudaColumns& columns, CudaTables<T>& out) {
   const size_t n_leaves = tree.n_inner + 1, n_outputs = n_used_outputs(plan, chunk);
-  begin_tree(plan.decide.data() + tree.decide, tree.n_inner, n_leaves, test, out);
+  begin_tree(plan.decide.data() + tree.decide, tree.n_inner, n_leaves, columns, out);
   for (size_t i = 0; i < n_leaves; ++i) {
     const LeafTable& leaf = leaves[i];
     out.lookups.push_back({.bits = static_cast<uint32_t>(out.bits.size()),
@@ -84,7 +80,7 @@ void add_leaves(const Plan& plan, const Chunk& chunk, const TreeProgram& tree, c
 }
 
 template <class T>
-void add_leaf_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program) {
+void add_leaf_tables(const Plan& plan, const CudaColumns& columns, CudaProgram<T>& program) {
   CudaTables<T>& out = program.tables;
   const Contents<T>& tables = stored_tables<T>(plan.tables);
   out.entries.assign(tables.data(), tables.data() + tables.size());
@@ -92,7 +88,7 @@ void add_leaf_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& pro
   for (const Chunk& chunk : plan.chunks) {
     const int32_t first = static_cast<int32_t>(out.trees.size());
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
-      add_leaves(plan, chunk, plan.trees[i], leaves, test, out);
+      add_leaves(plan, chunk, plan.trees[i], leaves, columns, out);
       leaves += plan.trees[i].n_inner + 1;
     }
     const size_t n_outputs = n_used_outputs(plan, chunk);
@@ -107,7 +103,7 @@ void add_leaf_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& pro
 }
 
 template <class T>
-void add_lookup_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program) {
+void add_lookup_tables(const Plan& plan, const CudaColumns& columns, CudaProgram<T>& program) {
   CudaTables<T>& out = program.tables;
   out.bits = plan.tables.bits;
   size_t n_elements = 0;
@@ -118,32 +114,29 @@ void add_lookup_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& p
     const int32_t first = static_cast<int32_t>(out.trees.size());
     for (size_t i = batch.trees; i < batch.trees_end; ++i) {
       const TableTree& tree = plan.tables.trees[i];
-      if (tree.lookups != tree.lookups_end) add_tree(plan, tree, test, out);
+      if (tree.lookups != tree.lookups_end) add_tree(plan, tree, columns, out);
     }
     if (out.trees.size() == static_cast<size_t>(first)) continue;  // all leaves are without a table
     out.chunks.push_back({first, static_cast<int32_t>(out.trees.size()),
                           static_cast<uint32_t>(program.slots.size()),
                           static_cast<uint32_t>(batch.places_end - batch.places)});
-    const int32_t n_places = static_cast<int32_t>(plan.features.size() + plan.pairs.size());
-    for (size_t i = batch.places; i < batch.places_end; ++i) {
-      const int32_t place = static_cast<int32_t>(plan.tables.places[i]);
-      program.slots.push_back({place / n_places, place % n_places});
-    }
+    for (size_t i = batch.places; i < batch.places_end; ++i)
+      program.slots.push_back(slot_of_place(plan, plan.tables.places[i]));
   }
 }
 
 }  // namespace
 
 template <class T>
-void add_tables(const Plan& plan, const CudaTest& test, CudaProgram<T>& program) {
-  if (!plan.tables.leaf_tables.empty()) add_leaf_tables(plan, test, program);
-  if (!plan.tables.lookups.empty()) add_lookup_tables(plan, test, program);
+void add_tables(const Plan& plan, const CudaColumns& columns, CudaProgram<T>& program) {
+  if (!plan.tables.leaf_tables.empty()) add_leaf_tables(plan, columns, program);
+  if (!plan.tables.lookups.empty()) add_lookup_tables(plan, columns, program);
   const CudaTables<T>& out = program.tables;
   for (const size_t n : {out.bits.size(), out.targets.size(), out.factors.size(), program.slots.size()})
     require_positions(n);
   for (const size_t n : {out.trees.size(), out.lookups.size()}) require_positions<int32_t>(n);
 }
-template void add_tables(const Plan&, const CudaTest&, CudaProgram<float>&);
-template void add_tables(const Plan&, const CudaTest&, CudaProgram<double>&);
+template void add_tables(const Plan&, const CudaColumns&, CudaProgram<float>&);
+template void add_tables(const Plan&, const CudaColumns&, CudaProgram<double>&);
 
 }  // namespace skshap

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "cuda/program/columns.h"
+
 namespace skshap {
 
 // A node whose decision is part of an index.
@@ -13,6 +15,15 @@ struct alignas(16) CudaTableNode {
   uint32_t alive;                  // the rows alive at the node, as a bit of Tables::bits
   uint32_t unused;
 };
+
+// Return the bit of an index that stands for the rows alive at a node.
+inline uint32_t previous_bit(const DecideNode& node) {
+  return node.previous << 1 | static_cast<uint32_t>((node.flags & kPreviousRight) != 0);
+}
+inline CudaTableNode table_node(const CudaColumns& columns, const DecideNode& from) {
+  const CudaNode node = columns.margin_node(from);
+  return {node.column_flags, node.operand, previous_bit(from), 0};
+}
 
 struct CudaLookup {
   uint32_t bits, n_bits;

@@ -179,7 +179,7 @@ void CudaTree::count_tracked() {
     const uint32_t tracked = node.tracked_above + node.tracked;
     most_tracked = std::max(most_tracked, tracked);
     for (const Place& place : {node.left, node.right})
-      visit_place(place, [&](Node& child) { child.tracked_above = tracked; });
+      for (int32_t i = place.first; i >= 0; i = nodes[i].next) nodes[i].tracked_above = tracked;
   }
 }
 
@@ -215,7 +215,7 @@ const std::vector<int32_t>& CudaTree::others_above(int32_t i) {
 int32_t CudaTree::pair_of(int32_t i, int32_t j) const {
   const auto [first, second] = std::minmax({nodes[i].feature, nodes[j].feature});
   const auto less = [](const FeaturePair& a, const FeaturePair& b) {
-    return a.first != b.first ? a.first < b.first : a.second < b.second;
+    return std::tie(a.first, a.second) < std::tie(b.first, b.second);
   };
   const auto position =
       std::lower_bound(plan.pairs.begin(), plan.pairs.end(), FeaturePair{first, second}, less);

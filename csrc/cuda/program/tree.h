@@ -44,14 +44,9 @@ class CudaTree {
   // the place of each subtree without such leaves. Merged trees are labelled as a whole.
   void open(const Chunk& chunk, const TreeProgram& tree, int32_t begin, int32_t end);
 
-  // Return whether a node is the root of a pair, trio or quad; and whether a place is.
+  // Return whether a node is the root of a pair, trio or quad.
   bool fused(const Node& node) const {
     return node.pair || (!pairs_ && is_pair(node.left) && (node.right.is_leaf() || is_pair(node.right)));
-  }
-
-  // Return whether a place has several nodes, or a node and a leaf.
-  bool is_joined(const Place& place) const {
-    return !place.is_leaf() && (place.leaf || nodes[place.first].next >= 0);
   }
 
   // Return the height of the nodes of a place. If the place has several nodes, the height includes the frame
@@ -79,13 +74,9 @@ class CudaTree {
   bool fits = true;    // whether all columns fit the fused form
 
  private:
+  // Return whether a place has a node with two leaves, and nothing else.
   bool is_pair(const Place& place) const {
-    return !place.is_leaf() && !is_joined(place) && nodes[place.first].pair;
-  }
-  // Call visit(node) for each inner node of a place.
-  template <class Visit>
-  void visit_place(const Place& place, const Visit& visit) {
-    for (int32_t i = place.first; i >= 0; i = nodes[i].next) visit(nodes[i]);
+    return !place.is_leaf() && !place.leaf && nodes[place.first].next < 0 && nodes[place.first].pair;
   }
   int32_t add_node(const TreeProgram& tree, int32_t node, int32_t parent, bool is_right);
   void copy_part(const TreeProgram& tree, int32_t begin, int32_t end);

@@ -143,7 +143,7 @@ void CudaWriter<T>::emit() {
     steps_.pop_back();
     switch (step.kind) {
       case Step::kVisit: visit(step.node); break;
-      case Step::kMiddle: middle(step.node); break;
+      case Step::kMiddle: write_frame(kCudaMiddle, step.node, 0); break;
       case Step::kExit: exit(step.node); break;
       default: join(step);
     }
@@ -171,11 +171,7 @@ void CudaWriter<T>::visit(int32_t i) {
   const CudaTree::Node& n = tree_.nodes[i];
   if (tree_.fused(n)) return emit_fused(i);
   take_bit(i);
-  op(cuda_code(kCudaEnter, n.height, n.repeated()), n.height);
-  node(i);
-  value(n.share);
-  if (n.repeated()) factors(n);
-  close();
+  write_frame(kCudaEnter, i, n.share);
   steps_.push_back({Step::kExit, i, nullptr});
   if (!n.right.is_leaf()) {
     push_place(n.right);
@@ -185,26 +181,26 @@ void CudaWriter<T>::visit(int32_t i) {
 }
 
 template <class T>
-void CudaWriter<T>::middle(int32_t i) {
-  const CudaTree::Node& n = tree_.nodes[i];
-  op(cuda_code(kCudaMiddle, n.height, n.repeated()), n.height);
-  node(i, false);
-  value(0);
-  if (n.repeated()) factors(n);
-  close();
-}
-
-template <class T>
 void CudaWriter<T>::exit(int32_t i) {
   const CudaTree::Node& n = tree_.nodes[i];
   if (n.above_apart) return give_bit(i);
-  op(cuda_code(n.right.is_leaf() ? kCudaExitLeaf : kCudaExit, n.height, n.repeated()), n.height);
-  node(i, false);
-  value(n.right.is_leaf() ? leaf(n.right.leaf) : 0);
-  if (n.repeated()) factors(n);
-  close();
+  if (n.right.is_leaf())
+    write_frame(kCudaExitLeaf, i, leaf(n.right.leaf));
+  else
+    write_frame(kCudaExit, i, 0);
   give_bit(i);
   if (pairs_) emit_interactions(i);
+}
+
+// Write an operation on the frame of a node.
+template <class T>
+void CudaWriter<T>::write_frame(CudaKind kind, int32_t i, double constant) {
+  const CudaTree::Node& n = tree_.nodes[i];
+  op(cuda_code(kind, n.height, n.repeated()), n.height);
+  node(i, kind == kCudaEnter);
+  value(constant);
+  factors(n);
+  close();
 }
 
 // Write an operation of a joined place. `step.node` is the frame of the place.
@@ -226,14 +222,9 @@ template <class T>
 void CudaWriter<T>::emit_pairs(int32_t i) {
   const std::vector<int32_t>& others = tree_.others_above(i);
   if (others.empty()) return;
-  const size_t n_steps = (others.size() + 1) / 2;
-  op(kCudaPairs, static_cast<uint32_t>(n_steps));
+  op(kCudaPairs, static_cast<uint32_t>((others.size() + 1) / 2));
   pad(4);
-  for (size_t step = 0; step < n_steps; ++step) {
-    const bool both = 2 * step + 1 < others.size();
-    const int32_t first = others[2 * step], second = both ? others[2 * step + 1] : -1;
-    emit_step(i, first, tree_.pair_of(i, first), second, both ? tree_.pair_of(i, second) : -1);
-  }
+  emit_steps(i, others, [&](int32_t other) { return tree_.pair_of(i, other); });
   close();
 }
 
@@ -267,32 +258,30 @@ void CudaWriter<T>::emit_triples(int32_t i) {
     element(static_cast<uint32_t>(own_[others[j]]) | static_cast<uint32_t>(n_steps) << kTripleStepShift);
     lambda(others[j], i);
     pad(4);
-    for (size_t l = 0; l < thirds.size(); l += 2) {
-      const bool both = l + 1 < thirds.size();
-      const int32_t second = both ? thirds[l + 1] : -1;
-      emit_step(i, thirds[l], tree_.triple_of(i, others[j], thirds[l]), second,
-                both ? tree_.triple_of(i, others[j], second) : -1);
-    }
+    emit_steps(i, thirds, [&](int32_t third) { return tree_.triple_of(i, others[j], third); });
   }
   if (is_open) close();
 }
 
-// Write a step for two interactions. If `second` is -1, it is for one interaction and a sum of zeros. `first`
-// and `second` are the latest nodes on the other features of the interactions, and first_place and
-// second_place are the places of the interactions.
+// Write the steps for interactions of a node, two at a time. `others` are the latest nodes on the other
+// features of the interactions, and place_of(other) is the place of an interaction. If their number is odd,
+// the last step has a sum of zeros.
 template <class T>
-void CudaWriter<T>::emit_step(int32_t i, int32_t first, int32_t first_place, int32_t second,
-                              int32_t second_place) {
-  const bool both = second >= 0;
-  slot_element(first_place, 0, static_cast<uint32_t>(own_[first]) << kPairBitShift);
-  slot_element(both ? second_place : tree_.nodes[i].feature, 0,
-               (both ? static_cast<uint32_t>(own_[second]) : kAlwaysAlive) << kPairBitShift);
-  lambda(first, i);
-  if (both)
-    lambda(second, i);
-  else
-    for (int k = 0; k < n_; ++k) value(0);
-  pad(4);
+template <class PlaceOf>
+void CudaWriter<T>::emit_steps(int32_t i, const std::vector<int32_t>& others, const PlaceOf& place_of) {
+  for (size_t l = 0; l < others.size(); l += 2) {
+    const bool both = l + 1 < others.size();
+    const int32_t first = others[l], second = both ? others[l + 1] : -1;
+    slot_element(place_of(first), 0, static_cast<uint32_t>(own_[first]) << kPairBitShift);
+    slot_element(both ? place_of(second) : tree_.nodes[i].feature, 0,
+                 (both ? static_cast<uint32_t>(own_[second]) : kAlwaysAlive) << kPairBitShift);
+    lambda(first, i);
+    if (both)
+      lambda(second, i);
+    else
+      for (int k = 0; k < n_; ++k) value(0);
+    pad(4);
+  }
 }
 
 // Write lambda_k of the rows that are alive beyond an edge: the edge of `above` on the way to the node.
@@ -305,38 +294,29 @@ void CudaWriter<T>::lambda(int32_t above, int32_t node) {
 template <class T>
 void CudaWriter<T>::emit_fused(int32_t i) {
   const CudaTree::Node& n = tree_.nodes[i];
-  const bool repeated = n.repeated();
   if (n.pair) {
-    op(kCudaPair + repeated);
+    op(kCudaPair + n.repeated());
     pair_elements(i);
-    if (repeated) factors(n);
+    factors(n);
     close();
     if (pairs_) emit_interactions(i);
     return;
   }
   take_bit(i);
   const CudaTree::Node& first = tree_.nodes[n.left.first];
-  const bool first_repeated = first.repeated();
-  if (n.right.is_leaf()) {
-    op(kCudaTrio + 2 * repeated + first_repeated);
-    node(i);
-    value(n.share);
-    pair_elements(n.left.first);
-    value(leaf(n.right.leaf));
-    if (repeated) factors(n);
-    if (first_repeated) factors(first);
-  } else {
-    const CudaTree::Node& second = tree_.nodes[n.right.first];
-    const bool second_repeated = second.repeated();
-    op(kCudaQuad + 4 * repeated + 2 * first_repeated + second_repeated);
-    node(i);
-    value(n.share);
-    pair_elements(n.left.first);
+  const CudaTree::Node* const second = n.right.is_leaf() ? nullptr : &tree_.nodes[n.right.first];
+  op(second ? kCudaQuad + 4 * n.repeated() + 2 * first.repeated() + second->repeated()
+            : kCudaTrio + 2 * n.repeated() + first.repeated());
+  node(i);
+  value(n.share);
+  pair_elements(n.left.first);
+  if (second)
     pair_elements(n.right.first);
-    if (repeated) factors(n);
-    if (first_repeated) factors(first);
-    if (second_repeated) factors(second);
-  }
+  else
+    value(leaf(n.right.leaf));
+  factors(n);
+  factors(first);
+  if (second) factors(*second);
   close();
   give_bit(i);
 }
@@ -356,9 +336,11 @@ void CudaWriter<T>::pair_elements(int32_t i) {
   value(left);
 }
 
-// Write u_k = z (1 - t_k) / a_k with a_k = z (1 - t_k) + t_k. For alive rows, g_k = o - delta u_k.
+// If a node is repeated, write u_k = z (1 - t_k) / a_k, where a_k = z (1 - t_k) + t_k. For alive rows, g_k is
+// o - delta u_k.
 template <class T>
 void CudaWriter<T>::factors(const CudaTree::Node& n) {
+  if (!n.repeated()) return;
   for (const double t : times(n)) {
     const double off = n.zero_fraction * (1 - t);
     value(off / (off + t));
@@ -372,7 +354,7 @@ void CudaWriter<T>::node(int32_t i, bool decides) {
   CudaColumns::Decision d{};
   uint32_t test = 0;
   if (decides) {  // otherwise only the alive bits are needed
-    d = columns_.decision(tree_.nodes[i].test);
+    d = columns_.decision(n.test);
     if (d.flags & kNodeCategorical) d.operand = set_number(d.operand);
     if (d.flags & kNodeBias) test |= kTestBias;
     if (d.flags & kNodeCategorical) test |= kTestCategorical;
@@ -381,7 +363,7 @@ void CudaWriter<T>::node(int32_t i, bool decides) {
   if (n.tracked) test |= kTestTracked | static_cast<uint32_t>(own_[i]) << kTestOwnShift;
   if (n.repeated())
     test |= (n.previous < 0 ? kAlwaysAlive : static_cast<uint32_t>(own_[n.previous])) << kTestPreviousShift;
-  slot_element(tree_.nodes[i].feature, 16, d.column);
+  slot_element(n.feature, 16, d.column);
   element(test | d.operand);
 }
 
@@ -422,10 +404,10 @@ void CudaWriter<T>::emit_general() {
 template <class T>
 void CudaWriter<T>::general_node(int32_t i, CudaGeneralOp code) {
   const CudaTree::Node& n = tree_.nodes[i];
-  const CudaColumns::Decision d = columns_.decision(tree_.nodes[i].test);
+  const CudaColumns::Decision d = columns_.decision(n.test);
   const bool repeated = n.repeated();
   element(code | (repeated ? 8u : 0u) | n.level << 4);
-  element(slot(tree_.nodes[i].feature));
+  element(slot(n.feature));
   element(d.column);
   element(d.flags);
   element(d.operand);

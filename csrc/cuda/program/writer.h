@@ -47,13 +47,14 @@ class CudaWriter {
   void emit();
   void push_place(const CudaTree::Place& place);
   void visit(int32_t i);
-  void middle(int32_t i);
   void exit(int32_t i);
+  void write_frame(CudaKind kind, int32_t i, double constant);
   void join(const Step& step);
   void emit_interactions(int32_t i) { plan_.order < 3 ? emit_pairs(i) : emit_triples(i); }
   void emit_pairs(int32_t i);
   void emit_triples(int32_t i);
-  void emit_step(int32_t i, int32_t first, int32_t first_place, int32_t second, int32_t second_place);
+  template <class PlaceOf>
+  void emit_steps(int32_t i, const std::vector<int32_t>& others, const PlaceOf& place_of);
   void lambda(int32_t above, int32_t node);
   void emit_fused(int32_t i);
   void pair_elements(int32_t i);
