@@ -200,11 +200,7 @@ class PairLayout {
   }
 
   uint32_t place_of(const FeaturePair& pair) const {
-    const auto before = [](const FeaturePair& a, const FeaturePair& b) {
-      return a.first != b.first ? a.first < b.first : a.second < b.second;
-    };
-    const auto position = std::lower_bound(plan_.pairs.begin(), plan_.pairs.end(), pair, before);
-    return static_cast<uint32_t>(plan_.features.size() + (position - plan_.pairs.begin()));
+    return static_cast<uint32_t>(plan_.features.size()) + position(plan_.pairs, pair);
   }
 
   void begin_batch(size_t chunk) {

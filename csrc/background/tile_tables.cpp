@@ -97,9 +97,8 @@ void TileTables<T>::begin(const Chunk& chunk, size_t n_rows, double* sums) {
   for (size_t slot = 0; slot < n_slots_; ++slot) slot_of_[chunk.slots[slot]] = static_cast<uint32_t>(slot);
   pair_position_.resize(n_slots_ * n_slots_);
   for (size_t i = 0; i < chunk.pairs.size(); ++i) {
-    const FeaturePair pair = plan_.pairs[chunk.pairs[i]];
-    pair_position_[slot_of_[pair.first] * n_slots_ + slot_of_[pair.second]] =
-        static_cast<uint32_t>(n_slots_ + i);
+    const auto [first, second] = plan_.pairs[chunk.pairs[i]];
+    pair_position_[slot_of_[first] * n_slots_ + slot_of_[second]] = static_cast<uint32_t>(n_slots_ + i);
   }
 }
 
@@ -202,7 +201,7 @@ void TileTables<T>::list_targets(const TreeGroups& groups, const TreeGroups::Gro
   group_targets_.find(groups, group);
   targets_.clear();
   for (const int32_t feature : group_targets_.features()) targets_.push_back(slot_of_[feature]);
-  for (const FeaturePair pair : group_targets_.pairs()) targets_.push_back(position(pair.first, pair.second));
+  for (const auto [first, second] : group_targets_.pairs()) targets_.push_back(position(first, second));
 }
 
 // Replace the index of each row by the number of this index among the indices that occur.

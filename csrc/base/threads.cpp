@@ -38,15 +38,15 @@ constexpr std::chrono::microseconds kPatience{5};
 // Beyond this number, more threads do not read, write or copy memory faster.
 constexpr int64_t kMostMemoryThreads = 16;
 
-// The interruption of the work that this thread does, or null.
-thread_local Interruption* interruption = nullptr;
+// The scope of the work that this thread does, or null.
+thread_local const InterruptScope* interrupt_scope = nullptr;
 
 // The runtime allocates a thread's exception state at its first use, and terminates the process if that
 // fails, as it does for the thread's own variables. Allocate them now, while there is memory, rather than
 // when std::bad_alloc is thrown.
 void prepare_for_exceptions() {
   static_cast<void>(std::current_exception());
-  interruption = nullptr;
+  interrupt_scope = nullptr;
 }
 
 // Memory left free for a new thread: for its exception state and for other allocations before it runs. Memory
@@ -214,27 +214,18 @@ class Pool {
 
 }  // namespace
 
-struct Interruption {
-  const Stop interrupted;
-  const std::thread::id asking_thread = std::this_thread::get_id();
-  std::atomic<bool> happened{false};
-};
-
 InterruptScope::InterruptScope(Stop interrupted)
-    : before_(interruption), own_(new Interruption{std::move(interrupted)}) {
-  interruption = own_;
+    : before_(interrupt_scope), interrupted_(std::move(interrupted)) {
+  interrupt_scope = this;
 }
 
-InterruptScope::~InterruptScope() {
-  interruption = before_;
-  delete own_;
-}
+InterruptScope::~InterruptScope() { interrupt_scope = before_; }
 
 void check_interrupt() {
-  if (!interruption) return;
-  if (std::this_thread::get_id() == interruption->asking_thread && interruption->interrupted())
-    interruption->happened = true;
-  if (interruption->happened) throw Interrupted();
+  const InterruptScope* const scope = interrupt_scope;
+  if (!scope) return;
+  if (std::this_thread::get_id() == scope->asking_thread_ && scope->interrupted_()) scope->happened_ = true;
+  if (scope->happened_) throw Interrupted();
 }
 
 void run_threads(int64_t n_threads, const std::function<void(bool)>& work) {
@@ -242,10 +233,10 @@ void run_threads(int64_t n_threads, const std::function<void(bool)>& work) {
   if (n_threads <= 1) return work(true);
   // The threads of the pool may have been started by another module, with variables of its own: each work
   // sets the variable of its module.
-  Interruption* const of_caller = interruption;
+  const InterruptScope* const scope = interrupt_scope;
   process_singleton<Pool>().run(
       [&](bool calling) {
-        interruption = of_caller;
+        interrupt_scope = scope;
         work(calling);
       },
       n_threads - 1);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <thread>
 
 namespace skshap {
 
@@ -26,8 +27,6 @@ struct Interrupted : std::exception {
   const char* what() const noexcept override { return "interrupted"; }
 };
 
-struct Interruption;
-
 // A scope of work that may be interrupted, such as compiling. `interrupted` is called from the thread that
 // made the scope only.
 class InterruptScope {
@@ -38,28 +37,17 @@ class InterruptScope {
   InterruptScope& operator=(const InterruptScope&) = delete;
 
  private:
-  Interruption* const before_;
-  Interruption* const own_;
+  friend void check_interrupt();
+
+  const InterruptScope* const before_;
+  const Stop interrupted_;
+  const std::thread::id asking_thread_ = std::this_thread::get_id();
+  mutable std::atomic<bool> happened_{false};
 };
 
 // Throw Interrupted if this thread, or the thread for which it works, is in a scope that was interrupted.
 // This takes some 30 ns: long work calls it for each tree, leaf, table or tile of rows.
 void check_interrupt();
-
-// Divide items of work that has no result of its own among threads. Every thread calls make() for its worker,
-// then worker(item) for one item after another. Throw as run_threads and check_interrupt do.
-template <class Make>
-void share_items(int64_t n_items, int64_t n_threads, const Make& make) {
-  std::atomic<int64_t> next{0};
-  run_threads(std::min(n_threads, n_items), [&](bool) {
-    if (next >= n_items) return;
-    auto worker = make();
-    for (int64_t i; (i = next++) < n_items;) {
-      check_interrupt();
-      worker(i);
-    }
-  });
-}
 
 // Divide items among threads. Every thread calls make() for its worker, then worker(item, stop) for one item
 // after another. The worker returns false if `stop` returned true. `interrupted` is called from the calling
@@ -84,6 +72,21 @@ bool work_off(int64_t n_items, int64_t n_threads, const Stop& interrupted, const
     }
   });
   return !stopped;
+}
+
+// Divide items of work that has no result of its own among threads. Every thread calls make() for its worker,
+// then worker(item) for one item after another. Throw as run_threads and check_interrupt do.
+template <class Make>
+void share_items(int64_t n_items, int64_t n_threads, const Make& make) {
+  work_off(
+      n_items, n_threads, [] { return false; },
+      [&] {
+        return [worker = make()](int64_t i, const Stop&) mutable {
+          check_interrupt();
+          worker(i);
+          return true;
+        };
+      });
 }
 
 }  // namespace skshap

@@ -6,18 +6,26 @@
 
 namespace skshap {
 
+// Borrowed arrays of trees, whatever their tests are. The nodes of a tree are numbered from its root.
+struct TreeArrays {
+  int32_t n_trees = 0, n_outputs = 0, value_width = 1;
+  const int64_t* tree_offsets = nullptr;
+  const int32_t* tree_output = nullptr;  // -1: each leaf holds all outputs
+  const double* intercept = nullptr;
+  const int32_t *left = nullptr, *right = nullptr;  // by node, as are the next two
+  const double* cover = nullptr;
+  const double* value = nullptr;  // [node][value_width]
+
+  int64_t n_nodes() const { return tree_offsets[n_trees]; }
+  bool is_leaf(int64_t node) const { return left[node] < 0; }
+};
+
 // The arrays of an Ensemble, borrowed from NumPy. skshapgpu/adapters/ensemble.py documents them.
-struct EnsembleView {
-  int32_t n_features, n_outputs, n_trees;
-  const int64_t* tree_offsets;
-  const int32_t* tree_output;
-  const int32_t *left, *right, *feature;
+struct EnsembleView : TreeArrays {
+  int32_t n_features;
+  const int32_t* feature;
   const double* threshold;
   const uint8_t* missing_left;
-  const double* cover;
-  const double* value;  // [node][value_width]
-  int32_t value_width;
-  const double* intercept;
   bool x_float32, strict;
   const int32_t* player;  // per feature, or null: each feature is a player
   int32_t n_players;
@@ -27,11 +35,16 @@ struct EnsembleView {
   const int32_t* category_values;
   const uint8_t* category_listed_left;
 
-  bool is_leaf(int64_t node) const { return left[node] < 0; }
   bool is_categorical(int64_t node) const { return category_set && category_set[node] >= 0; }
 };
 
 enum class Precision { kSingle, kDouble };
+
+// Call work(number), where the number has the type of the precision.
+template <class Work>
+auto in_precision(Precision precision, const Work& work) {
+  return precision == Precision::kSingle ? work(float()) : work(double());
+}
 
 // The kind of values and interactions: the Shapley interaction index, the Shapley-Taylor index of order 2 or
 // the Banzhaf interaction index. The values of the first two kinds are Shapley values, and the values of the
@@ -48,6 +61,21 @@ struct Rows {
   int64_t row_stride, column_stride;
   bool packed = false;  // CPU only
 };
+
+// Return the bytes of the elements of some lists.
+template <class... Lists>
+size_t list_bytes(const Lists&... lists) {
+  return (size_t{0} + ... + (lists.size() * sizeof(*lists.data())));
+}
+
+// Return the list of numbers of type T, given an object that has a list `floats` and a list `doubles`.
+template <class T, class Object>
+auto& numbers_of(Object& object) {
+  if constexpr (sizeof(T) == sizeof(float))
+    return object.floats;
+  else
+    return object.doubles;
+}
 
 // Rows are processed in blocks of 64, so that one word holds one bit for each row of a block.
 constexpr int kBlockRows = 64;

@@ -115,7 +115,7 @@ void fill_tables(Plan& plan, int64_t n_threads) {
                                      .t = t,
                                      .weights = weights,
                                      .scratch = scratch.data(),
-                                     .tables = stored_tables<T>(plan.tables).own().data()});
+                                     .tables = numbers_of<T>(plan.tables).own().data()});
     };
   });
 }
@@ -169,7 +169,7 @@ class FastV2 final : public TreeWorker<T> {
                                   .leaves = leaves_[&tree - plan_.trees.data()],
                                   .n_leaves = n_leaves,
                                   .features = plan_.tables.leaf_features.data(),
-                                  .tables = stored_tables<T>(plan_.tables).data(),
+                                  .tables = numbers_of<T>(plan_.tables).data(),
                                   .values = values_.data(),
                                   .n_outputs = n_outputs,
                                   .phi = phi,

@@ -9,6 +9,7 @@
 #include "plan/plan.h"
 #include "rows/coding.h"
 #include "rows/margin.h"
+#include "rows/value_walk.h"
 #include "simd/kernels.h"
 
 namespace skshap {
@@ -22,6 +23,12 @@ inline bool has_walks(const Plan& plan, const Chunk& chunk) {
                      [&](const TreeProgram& tree) { return has_walk(plan, tree); });
 }
 
+// Return the bytes of the ChunkSums of a chunk.
+inline size_t chunk_sum_bytes(const Plan& plan, const Chunk& chunk) {
+  const size_t n_places = chunk.slots.size() + chunk.pairs.size() + chunk.triples.size();
+  return n_used_outputs(plan, chunk) * kBlockRows * (sizeof(double) + n_places * element_bytes(plan));
+}
+
 // The sums of a chunk for the rows of a block. They follow each other in memory that is aligned to 64 bytes.
 template <class T>
 class ChunkSums {
@@ -31,11 +38,6 @@ class ChunkSums {
         values(reinterpret_cast<T*>(margin + n_used_outputs(plan, chunk) * kBlockRows)),
         pairs(values + n_used_outputs(plan, chunk) * chunk.slots.size() * kBlockRows),
         triples(pairs + n_used_outputs(plan, chunk) * chunk.pairs.size() * kBlockRows) {}
-
-  static size_t bytes(const Plan& plan, const Chunk& chunk) {
-    const size_t n_places = chunk.slots.size() + chunk.pairs.size() + chunk.triples.size();
-    return n_used_outputs(plan, chunk) * kBlockRows * (sizeof(double) + n_places * sizeof(T));
-  }
 
   double* const margin;                           // [output][64]
   T *const values, *const pairs, *const triples;  // [output][slot][64]
@@ -62,7 +64,6 @@ class ChunkWalk {
   }
 
   void run(const Chunk& chunk, const CodeTile& codes, int block, int n_rows, const ChunkSums<T>& sums) {
-    const T* nodes = constants<T>(plan_).data() + chunk.quadrature;
     const size_t n_slots = chunk.slots.size(), n_outputs = n_used_outputs(plan_, chunk);
     const size_t n_pairs = chunk.pairs.size(), n_triples = chunk.triples.size();
     if (needs_margins_) std::fill_n(sums.margin, n_outputs * kBlockRows, 0.0);
@@ -78,23 +79,12 @@ class ChunkWalk {
         tree_worker_->add_tree(chunk, tree, words_.data(), n_rows, sums.values);
         continue;
       }
-      const WalkArgs<T> walk{.ops = plan_.ops.data() + tree.ops,
-                             .constants = constants<T>(plan_).data() + tree.constants,
-                             .words = words_.data(),
-                             .nodes = nodes,
-                             .weights = nodes + chunk.n_nodes,
-                             .n_nodes = chunk.n_nodes,
-                             .n_outputs = static_cast<int>(n_outputs),
-                             .height = chunk.height,
-                             .n_rows = n_rows,
-                             .phi = sums.values,
-                             .output_stride = n_slots * kBlockRows,
-                             .stack = stack_.data(),
-                             .dead = nodes + 2 * chunk.n_nodes,
-                             .pair_phi = sums.pairs,
-                             .pair_stride = n_pairs * kBlockRows,
-                             .triple_phi = sums.triples,
-                             .triple_stride = n_triples * kBlockRows};
+      WalkArgs<T> walk = value_walk(plan_, chunk, tree, words_.data(), n_rows, sums.values, stack_.data());
+      walk.dead = walk.weights + chunk.n_nodes;
+      walk.pair_phi = sums.pairs;
+      walk.pair_stride = n_pairs * kBlockRows;
+      walk.triple_phi = sums.triples;
+      walk.triple_stride = n_triples * kBlockRows;
       run_walk(kernels_, plan_.order, chunk.output < 0, walk);
     }
   }

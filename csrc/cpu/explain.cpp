@@ -199,12 +199,9 @@ class RowSums {
 };
 
 size_t most_sum_bytes(const Plan& plan) {
-  const bool single = plan.precision == Precision::kSingle;
   size_t most = 0;
   for (const Chunk& chunk : plan.chunks)
-    if (has_walks(plan, chunk))
-      most = std::max(most,
-                      single ? ChunkSums<float>::bytes(plan, chunk) : ChunkSums<double>::bytes(plan, chunk));
+    if (has_walks(plan, chunk)) most = std::max(most, chunk_sum_bytes(plan, chunk));
   return most;
 }
 
@@ -307,102 +304,52 @@ struct BlockResults {
 
 // The chunks of a plan, as parts of a grid.
 template <class T>
-class ChunkParts {
- public:
-  ChunkParts(const Plan& plan, const Result& result) : plan_(plan), result_(result) {}
+struct ChunkParts {
+  size_t count() const { return plan.chunks.size(); }
+  size_t bytes(size_t part) const { return chunk_sum_bytes(plan, plan.chunks[part]); }
+  ChunkWalk<T> worker() const { return ChunkWalk<T>(plan, result.needs_margins()); }
+  BlockResults writer() const { return BlockResults(plan, result); }
 
-  class Worker {
-   public:
-    explicit Worker(const ChunkParts& parts)
-        : plan_(parts.plan_), walk_(parts.plan_, parts.result_.needs_margins()) {}
+  void run(ChunkWalk<T>& walk, size_t part, const CodeTile& codes, int block, int n_rows, void* sums) const {
+    const Chunk& chunk = plan.chunks[part];
+    walk.run(chunk, codes, block, n_rows, ChunkSums<T>(plan, chunk, sums));
+  }
+  void add(BlockResults& block, size_t part, void* sums) const {
+    const Chunk& chunk = plan.chunks[part];
+    block.sums.add(chunk, 0, ChunkSums<T>(plan, chunk, sums), block.margin_or_null());
+  }
 
-    void run(size_t part, const CodeTile& codes, int block, int n_rows, void* sums) {
-      const Chunk& chunk = plan_.chunks[part];
-      walk_.run(chunk, codes, block, n_rows, ChunkSums<T>(plan_, chunk, sums));
-    }
-
-   private:
-    const Plan& plan_;
-    ChunkWalk<T> walk_;
-  };
-
-  class Writer {
-   public:
-    explicit Writer(const ChunkParts& parts) : block_(parts.plan_, parts.result_) {}
-
-    void add(size_t part, void* sums) {
-      const Chunk& chunk = block_.plan.chunks[part];
-      block_.sums.add(chunk, 0, ChunkSums<T>(block_.plan, chunk, sums), block_.margin_or_null());
-    }
-    void write(int64_t first_row, int n_rows) { block_.write(first_row, n_rows); }
-
-   private:
-    BlockResults block_;
-  };
-
-  size_t count() const { return plan_.chunks.size(); }
-  size_t bytes(size_t part) const { return ChunkSums<T>::bytes(plan_, plan_.chunks[part]); }
-  Worker worker() const { return Worker(*this); }
-  Writer writer() const { return Writer(*this); }
-
- private:
-  const Plan& plan_;
-  const Result& result_;
+  const Plan& plan;
+  const Result& result;
 };
 
 // The leaves in the lanes of a plan, as parts of a grid.
 template <class T>
-class LaneParts {
- public:
-  LaneParts(const Plan& plan, const Result& result) : plan_(plan), result_(result) {}
+struct LaneParts {
+  size_t count() const { return plan.lanes.parts.size(); }
+  size_t bytes(size_t part) const { return n_part_sums(plan, plan.lanes.parts[part]) * sizeof(double); }
+  LaneRunner<T> worker() const { return LaneRunner<T>(plan); }
+  BlockResults writer() const { return BlockResults(plan, result); }
 
-  class Worker {
-   public:
-    explicit Worker(const LaneParts& parts) : plan_(parts.plan_), lanes_(plan_) {}
+  void run(LaneRunner<T>& runner, size_t part, const CodeTile& codes, int block, int n_rows,
+           void* sums) const {
+    double* const part_sums = static_cast<double*>(sums);
+    std::fill_n(part_sums, bytes(part) / sizeof(double), 0.0);  // for rows that the block does not have
+    runner.run_part(plan.lanes.parts[part], codes, block, n_rows, part_sums);
+  }
+  void add(BlockResults& block, size_t part, void* sums) const {
+    add_part(plan, plan.lanes.parts[part], static_cast<double*>(sums), kBlockRows, block.sums.values(),
+             block.margin_or_null());
+  }
 
-    void run(size_t part, const CodeTile& codes, int block, int n_rows, void* sums) {
-      const LanePart& lanes = plan_.lanes.parts[part];
-      double* const part_sums = static_cast<double*>(sums);
-      std::fill_n(part_sums, n_part_sums(plan_, lanes), 0.0);  // for rows that the block does not have
-      lanes_.run_part(lanes, codes, block, n_rows, part_sums);
-    }
-
-   private:
-    const Plan& plan_;
-    LaneRunner<T> lanes_;
-  };
-
-  class Writer {
-   public:
-    explicit Writer(const LaneParts& parts) : block_(parts.plan_, parts.result_) {}
-
-    void add(size_t part, void* sums) {
-      const Plan& plan = block_.plan;
-      add_part(plan, plan.lanes.parts[part], static_cast<double*>(sums), kBlockRows, block_.sums.values(),
-               block_.margin_or_null());
-    }
-    void write(int64_t first_row, int n_rows) { block_.write(first_row, n_rows); }
-
-   private:
-    BlockResults block_;
-  };
-
-  size_t count() const { return plan_.lanes.parts.size(); }
-  size_t bytes(size_t part) const { return n_part_sums(plan_, plan_.lanes.parts[part]) * sizeof(double); }
-  Worker worker() const { return Worker(*this); }
-  Writer writer() const { return Writer(*this); }
-
- private:
-  const Plan& plan_;
-  const Result& result_;
+  const Plan& plan;
+  const Result& result;
 };
 
 // Return the bytes of a block of a grid: the bytes of its codes, and of the sums of all chunks.
 size_t block_bytes(const Plan& plan) {
-  const bool single = plan.precision == Precision::kSingle;
   size_t bytes = code_bytes(plan);
-  for (const Chunk& chunk : plan.chunks)
-    bytes += single ? ChunkSums<float>::bytes(plan, chunk) : ChunkSums<double>::bytes(plan, chunk);
+  for (const Chunk& chunk : plan.chunks) bytes += chunk_sum_bytes(plan, chunk);
   return bytes;
 }
 
@@ -426,14 +373,12 @@ bool explain(const Plan& plan, const Rows& rows, const Result& result, int most_
   const int64_t n_threads = useful_threads(plan, rows.n_rows, most_threads);
   return in_precision(plan.precision, [&](auto number) {
     using T = decltype(number);
-    if (plan.lanes.parts.size() > 1 && n_threads > 1 && rows.n_rows <= kBlockRows) {
-      const LaneParts<T> parts(plan, result);
+    const auto run_grid = [&](const auto& parts) {
       return Grid(plan, rows, parts, n_threads).run(n_threads * kSharedBytes, interrupted);
-    }
-    if (is_grid(plan, rows.n_rows, n_threads)) {
-      const ChunkParts<T> parts(plan, result);
-      return Grid(plan, rows, parts, n_threads).run(n_threads * kSharedBytes, interrupted);
-    }
+    };
+    if (plan.lanes.parts.size() > 1 && n_threads > 1 && rows.n_rows <= kBlockRows)
+      return run_grid(LaneParts<T>{plan, result});
+    if (is_grid(plan, rows.n_rows, n_threads)) return run_grid(ChunkParts<T>{plan, result});
     return explain_tiles(plan, rows, result, tile_size(plan), n_threads, interrupted,
                          [&](int tile_rows) { return TileWorker<T>(plan, result, tile_rows); });
   });

@@ -6,20 +6,11 @@
 #include "tables/table_costs.h"
 
 namespace skshap {
-namespace {
 
-// Return the list of algorithms. It is made at the first call, because algorithms are registered while the
-// module is loaded, in any order of files.
-std::vector<const TreeAlgorithm*>& list() {
+std::vector<const TreeAlgorithm*>& tree_algorithms() {
   static std::vector<const TreeAlgorithm*> all;
   return all;
 }
-
-}  // namespace
-
-const std::vector<const TreeAlgorithm*>& tree_algorithms() { return list(); }
-
-void add_to_list(const TreeAlgorithm& algorithm) { list().push_back(&algorithm); }
 
 void set_algorithm(Plan& plan, const TreeAlgorithm& algorithm, const TableRequest& request) {
   const size_t most = algorithm.max_path_features;

@@ -54,15 +54,13 @@ struct TreeAlgorithm {
   }
 };
 
-// Return all algorithms.
-const std::vector<const TreeAlgorithm*>& tree_algorithms();
+// Return the list of algorithms. It is made at the first call, because algorithms are registered while the
+// module is loaded, in any order of files.
+std::vector<const TreeAlgorithm*>& tree_algorithms();
 
 // Let an algorithm explain a plan of order 1. Throw std::invalid_argument if a path has too many features,
 // and the errors of its tables.
 void set_algorithm(Plan& plan, const TreeAlgorithm& algorithm, const TableRequest& request);
-
-// Register an algorithm, whose address is kept.
-void add_to_list(const TreeAlgorithm& algorithm);
 
 // The registration of an algorithm, which lives as long as the program. Worker<T> is a TreeWorker<T> that is
 // made from a plan. Its static function bytes(plan) returns the bytes that a worker allocates.
@@ -72,7 +70,7 @@ class RegisteredTreeAlgorithm {
   explicit RegisteredTreeAlgorithm(const char* name, size_t max_path_features = SIZE_MAX,
                                    void (*add_tables)(Plan&, const TableRequest&) = nullptr)
       : algorithm_{name, max_path_features, add_tables, {workers<float>(), workers<double>()}} {
-    add_to_list(algorithm_);
+    tree_algorithms().push_back(&algorithm_);
   }
   RegisteredTreeAlgorithm(const RegisteredTreeAlgorithm&) = delete;
 

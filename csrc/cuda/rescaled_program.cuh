@@ -16,14 +16,6 @@
 namespace skshap {
 
 template <class T>
-const std::vector<std::vector<Contents<T>>>& term_tables(const RescaledTables& tables) {
-  if constexpr (sizeof(T) == 4)
-    return tables.floats;
-  else
-    return tables.doubles;
-}
-
-template <class T>
 class RescaledProgram {
  public:
   static constexpr int kThreads = rescaled_threads<T>(), kSize = RescaledPiece<T>::kSize;
@@ -205,7 +197,7 @@ class RescaledProgram {
     for (uint32_t k = 0; k < stage.n_terms; ++k) {
       const size_t term = source.first_term + k;
       if (term >= static_cast<size_t>(slopes[source.output].n_terms)) break;
-      const T* from = term_tables<T>(tables)[source.output][term].data() + source.lookup->table;
+      const T* from = numbers_of<T>(tables)[source.output][term].data() + source.lookup->table;
       for (size_t index = 0; index < n_entries; ++index, from += n_targets)
         for (size_t i = 0; i < source.columns.size(); ++i)
           out[(index * stage.entry + i / kSize * stage.n_terms + k) * kSize + i % kSize] =

@@ -138,10 +138,10 @@ class SumModel {
   void list_partners() {
     std::vector<std::vector<CudaPartner>> partners(plan_.features.size());
     for (size_t i = 0; i < plan_.pairs.size(); ++i) {
-      const FeaturePair pair = plan_.pairs[i];
+      const auto [first, second] = plan_.pairs[i];
       const int32_t place = static_cast<int32_t>(plan_.features.size() + i);
-      partners[pair.first].push_back({plan_.features[pair.second], place});
-      partners[pair.second].push_back({plan_.features[pair.first], place});
+      partners[first].push_back({plan_.features[second], place});
+      partners[second].push_back({plan_.features[first], place});
     }
     const DeviceLists<CudaPartner> lists = arrays_.upload_lists(partners);
     matrix_args_.partner_offsets = lists.offsets;
@@ -157,8 +157,7 @@ class SumModel {
     for (size_t i = 0; i < n_used; ++i)
       places[plan_.features[i] * (n + 1)] = static_cast<int32_t>(n_places + i);
     for (size_t i = 0; i < plan_.pairs.size(); ++i) {
-      const size_t first = plan_.features[plan_.pairs[i].first],
-                   second = plan_.features[plan_.pairs[i].second];
+      const size_t first = plan_.features[plan_.pairs[i][0]], second = plan_.features[plan_.pairs[i][1]];
       places[first * n + second] = places[second * n + first] = static_cast<int32_t>(n_used + i);
     }
     matrix_args_.place_of = arrays_.upload(places);

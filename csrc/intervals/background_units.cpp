@@ -177,7 +177,7 @@ class TableReader : public UnitValues<T> {
     }
     kernels().of<T>().lookup({.index = index_.data(),
                               .n_rows = n_blocks * kBlockRows,
-                              .table = stored_tables<T>(tables).data() + lookup.table,
+                              .table = numbers_of<T>(tables).data() + lookup.table,
                               .targets = targets_.data(),
                               .n_targets = lookup.n_targets,
                               .phi = rows_.data(),

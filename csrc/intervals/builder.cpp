@@ -80,7 +80,7 @@ class IntervalTableWriter {
 
   void write(const PackedTable& packed, const TableWindow& window, const IntervalTable& table) {
     begin_window(window);
-    T* const sums = interval_sums<T>(plan_.intervals).data() + table.sums;
+    T* const sums = numbers_of<T>(plan_.intervals).data() + table.sums;
     double* const margins = plan_.intervals.margins.data() + table.margins;
     if (packed.units.size() == 1) {
       write_unit(packed.units[0], sums, margins);

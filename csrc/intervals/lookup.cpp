@@ -82,7 +82,7 @@ void IntervalRunner<T>::look_up(const TableWindow& window, size_t first, size_t 
                                    .n_tables = n_tables,
                                    .index_stride = part_rows_,
                                    .n_rows = n_rows,
-                                   .entries = interval_sums<T>(tables) + table->sums,
+                                   .entries = numbers_of<T>(tables).data() + table->sums,
                                    .row_size = window.row_size,
                                    .sums = sums_.data() + row * window.row_size,
                                    .margins = one_output ? margins : nullptr,

@@ -272,7 +272,7 @@ class LaneBuilder {
 
   template <class T>
   void fill_numbers() {
-    auto& numbers = lane_numbers<T>(lanes_);
+    auto& numbers = numbers_of<T>(lanes_);
     numbers.resize(n_numbers_);
     std::fill(numbers.begin(), numbers.end(), T(1));
     for (const Vector& vector : vectors_)
@@ -304,7 +304,7 @@ class LaneBuilder {
     const Vector& vector = vectors_[lane / width()];
     lane %= width();
     const size_t n_outputs = vector.n_outputs;
-    T* const numbers = lane_numbers<T>(lanes_).data() + vector.numbers + lane;
+    T* const numbers = numbers_of<T>(lanes_).data() + vector.numbers + lane;
     for (size_t o = 0; o < n_outputs; ++o) {
       const double value = plan_.leaf_values[values + o];
       numbers[o * width()] = static_cast<T>(value / plan_.leaf_scale);

@@ -1,6 +1,8 @@
 #include "plan/chunks.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 namespace skshap {
 namespace {
@@ -32,19 +34,20 @@ class Divider {
  private:
   bool is_first(int32_t tree) const { return tree < trees_.n_first; }
 
+  // Return what the trees of a chunk have in common. They have the same K, too, which increases with the
+  // number of features unless the features of a group are apart.
+  auto key(int32_t tree) const {
+    const TreeShape& shape = shapes_[tree];
+    return std::make_tuple(!is_first(tree), trees_.tree_output[tree], shape.balanced, shape.n_apart,
+                           shape.n_apart ? shape.n_nodes : 0);
+  }
+
   std::vector<int32_t> sorted_trees() const {
     std::vector<int32_t> order;
     for (int32_t tree = 0; tree < trees_.n_trees; ++tree)
       if (shapes_[tree].height > 0) order.push_back(tree);
     std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-      if (is_first(a) != is_first(b)) return is_first(a);
-      if (trees_.tree_output[a] != trees_.tree_output[b])
-        return trees_.tree_output[a] < trees_.tree_output[b];
-      if (shapes_[a].balanced != shapes_[b].balanced) return shapes_[b].balanced;
-      if (shapes_[a].n_apart != shapes_[b].n_apart) return shapes_[a].n_apart < shapes_[b].n_apart;
-      if (shapes_[a].n_apart && shapes_[a].n_nodes != shapes_[b].n_nodes)
-        return shapes_[a].n_nodes < shapes_[b].n_nodes;
-      return shapes_[a].n_features < shapes_[b].n_features;  // K, too
+      return std::make_pair(key(a), shapes_[a].n_features) < std::make_pair(key(b), shapes_[b].n_features);
     });
     return order;
   }
@@ -53,10 +56,7 @@ class Divider {
   bool has_room(int32_t tree) const {
     if (chunks_.empty()) return false;
     const int32_t last = chunks_.back().back();
-    if (trees_.tree_output[last] != trees_.tree_output[tree] ||
-        shapes_[last].n_nodes != shapes_[tree].n_nodes || shapes_[last].n_apart != shapes_[tree].n_apart ||
-        shapes_[last].balanced != shapes_[tree].balanced || is_first(last) != is_first(tree))
-      return false;
+    if (key(last) != key(tree) || shapes_[last].n_nodes != shapes_[tree].n_nodes) return false;
     if (chunks_.back().size() >= kMaxChunkTrees || n_bytes_ >= kMaxChunkBytes) return false;
     return n_leaves_ < std::max({plan_.n_leaves / kManyChunks, kFewLeaves, kFewLeavesPerSum * n_sums()});
   }

@@ -40,14 +40,12 @@ class ColumnNumbers {
   std::unordered_map<size_t, int32_t> others_;
 };
 
-size_t category_words(const Column& column) { return (column.categories.size() + 2 + 31) / 32; }
-
 // Write bits for the codes that go left: the codes of the listed categories, of any other category, and of
 // missing values.
 void write_categories(const EnsembleView& e, const Column& column, int64_t node, uint32_t* bits) {
   const int32_t set = e.category_set[node];
   const bool listed_left = e.category_listed_left[set];
-  std::fill_n(bits, category_words(column), listed_left ? 0u : ~0u);
+  std::fill_n(bits, column.category_words(), listed_left ? 0u : ~0u);
   const auto assign = [bits](size_t code, bool left) {
     const uint32_t bit = 1u << (code & 31);
     bits[code >> 5] = left ? bits[code >> 5] | bit : bits[code >> 5] & ~bit;
@@ -67,7 +65,7 @@ bool is_same_test(const CodedColumns& columns, const DecideNode& a, const Decide
   if (a.column != b.column || (a.flags ^ b.flags) & kCategorical || a.bias != b.bias) return false;
   if (!(a.flags & kCategorical)) return a.operand == b.operand;
   const auto bits = columns.category_bits.begin();
-  return std::equal(bits + a.operand, bits + a.operand + category_words(columns.columns[a.column]),
+  return std::equal(bits + a.operand, bits + a.operand + columns.columns[a.column].category_words(),
                     bits + b.operand);
 }
 
@@ -112,7 +110,7 @@ CodedEnsemble::CodedEnsemble(const EnsembleView& e, int64_t n_threads) {
   columns.n_inputs = e.n_features;
   columns.x_float32 = e.x_float32;
   columns.strict = e.strict;
-  const int64_t n_nodes = e.tree_offsets[e.n_trees];
+  const int64_t n_nodes = e.n_nodes();
   test_.resize(n_nodes);
   player_.resize(n_nodes);
   add_columns(e);
@@ -126,19 +124,10 @@ CodedEnsemble::CodedEnsemble(const EnsembleView& e, int64_t n_threads) {
         if (!e.is_leaf(node)) code(e, node);
     };
   });
-  trees_.n_trees = e.n_trees;
-  trees_.n_outputs = e.n_outputs;
-  trees_.value_width = e.value_width;
+  static_cast<TreeArrays&>(trees_) = e;
   trees_.n_features = trees_.n_players = static_cast<int32_t>(columns.features.size());
-  trees_.tree_offsets = e.tree_offsets;
-  trees_.tree_output = e.tree_output;
-  trees_.intercept = e.intercept;
-  trees_.left = e.left;
-  trees_.right = e.right;
   trees_.player = player_.data();
   trees_.test = test_.data();
-  trees_.cover = e.cover;
-  trees_.value = e.value;
 }
 
 // Add the columns that the trees test, in the order in which the nodes test them. Each test gets its column.
@@ -202,10 +191,8 @@ void CodedEnsemble::number_inputs_and_features() {
   sort_unique(inputs);
   sort_unique(columns.features);
   columns.n_used_inputs = static_cast<int32_t>(inputs.size());
-  for (Column& column : columns.columns) {
-    column.packed = static_cast<int32_t>(position(inputs, column.input));
-    feature_of_column_.push_back(static_cast<int32_t>(position(columns.features, column.feature)));
-  }
+  for (Column& column : columns.columns) column.packed = static_cast<int32_t>(position(inputs, column.input));
+  feature_of_column_ = column_features(columns);
 }
 
 // Give each categorical test a place among the bits.
@@ -216,7 +203,7 @@ void CodedEnsemble::place_categories(const EnsembleView& e) {
     if (e.is_leaf(static_cast<int64_t>(node)) || !e.is_categorical(static_cast<int64_t>(node))) continue;
     if (n_words > std::numeric_limits<uint32_t>::max()) throw std::invalid_argument("too many categories");
     test_[node].operand = static_cast<uint32_t>(n_words);
-    n_words += category_words(columns.columns[test_[node].column]);
+    n_words += columns.columns[test_[node].column].category_words();
   }
   columns.category_bits.resize(n_words);
 }

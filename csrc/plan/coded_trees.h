@@ -29,6 +29,9 @@ struct Column {
   std::vector<float> thresholds_float;
   std::vector<double> thresholds_double;
   std::vector<int32_t> categories;
+
+  // Return the number of words of a bit set with a bit for each code of a category.
+  size_t category_words() const { return (categories.size() + 2 + 31) / 32; }
 };
 
 // The columns that trees test, in the form for coding rows and for reading tests. Here, a feature is a player
@@ -41,31 +44,19 @@ struct CodedColumns {
   std::vector<Column> columns;
   std::vector<int32_t> features;  // used features, ascending
   std::vector<uint32_t> category_bits;
-
-  // Return the position of a node's feature in `features`.
-  int32_t feature_of(const DecideNode& node) const {
-    const auto position = std::lower_bound(features.begin(), features.end(), columns[node.column].feature);
-    return static_cast<int32_t>(position - features.begin());
-  }
 };
 
 // Return whether two tests send all rows the same ways, or the opposite ways if their sides differ.
 bool is_same_test(const CodedColumns& columns, const DecideNode& a, const DecideNode& b);
 
-// Borrowed arrays of coded trees. The nodes of a tree are numbered from its root.
-struct CodedTrees {
-  int32_t n_trees = 0, n_outputs = 0, value_width = 1;
+// Borrowed arrays of coded trees.
+struct CodedTrees : TreeArrays {
   int32_t n_features = 0;  // positions in CodedColumns::features
   int32_t n_players = 0;   // features and, for Owen values, the groups that follow them
   int32_t n_first = -1;    // trees that come before the others
-  const int64_t* tree_offsets = nullptr;
-  const int32_t* tree_output = nullptr;  // -1: each leaf holds all outputs
-  const double* intercept = nullptr;
   // By node. Tests do not have their place on a path.
-  const int32_t *left = nullptr, *right = nullptr, *player = nullptr;
+  const int32_t* player = nullptr;
   const DecideNode* test = nullptr;
-  const double* cover = nullptr;
-  const double* value = nullptr;  // [node][value_width]
   // Or null: the next node in the same place of the tree, or -1. See plan/merged_trees.h.
   const int32_t* next = nullptr;
   // For Owen values (see plan/owen_trees.h), or null otherwise. Per node: whether the player is a feature of
@@ -77,8 +68,6 @@ struct CodedTrees {
   const uint8_t* balanced = nullptr;
   const int32_t* n_saving = nullptr;
 
-  int64_t n_nodes() const { return tree_offsets[n_trees]; }
-  bool is_leaf(int64_t node) const { return left[node] < 0; }
   // Return the next node in the same place as this node, in a tree with this root, or -1 after the last one.
   int64_t next_of(int64_t node, int64_t root) const {
     return next && next[node] >= 0 ? root + next[node] : -1;
@@ -139,6 +128,14 @@ void sort_unique(std::vector<X>& x) {
 template <class X>
 uint32_t position(const std::vector<X>& sorted, X x) {
   return static_cast<uint32_t>(std::lower_bound(sorted.begin(), sorted.end(), x) - sorted.begin());
+}
+
+// Return the position of each column's feature among the used features.
+inline std::vector<int32_t> column_features(const CodedColumns& coded) {
+  std::vector<int32_t> features;
+  for (const Column& column : coded.columns)
+    features.push_back(static_cast<int32_t>(position(coded.features, column.feature)));
+  return features;
 }
 
 }  // namespace skshap

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <stdexcept>
-#include <tuple>
 
 namespace skshap {
 namespace {
@@ -12,19 +10,13 @@ namespace {
 // Places are stored as int32.
 constexpr size_t kMaxPlaces = std::numeric_limits<int32_t>::max();
 
-template <class Features, class Key>
-void sort_places(std::vector<Features>& list, const Key& key, std::vector<Chunk>& chunks,
+template <class Features>
+void sort_places(std::vector<Features>& list, std::vector<Chunk>& chunks,
                  std::vector<int32_t> Chunk::* places) {
-  std::vector<int32_t> order(list.size()), rank(list.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return key(list[a]) < key(list[b]); });
-  std::vector<Features> sorted;
-  sorted.reserve(list.size());
-  for (size_t i = 0; i < order.size(); ++i) {
-    rank[order[i]] = static_cast<int32_t>(i);
-    sorted.push_back(list[order[i]]);
-  }
-  list = std::move(sorted);
+  const std::vector<Features> unsorted = list;
+  std::sort(list.begin(), list.end());
+  std::vector<int32_t> rank;
+  for (const Features& features : unsorted) rank.push_back(static_cast<int32_t>(position(list, features)));
   for (Chunk& chunk : chunks)
     for (int32_t& place : chunk.*places) place = rank[place];
 }
@@ -66,24 +58,20 @@ uint32_t InteractionNumbers::triple(uint32_t a, uint32_t b, uint32_t c) {
   const auto [slot, is_new] = number(triple_slots_, pair(slots[0], slots[1]), slots[2]);
   if (!is_new) return slot;
   Chunk& chunk = plan_.chunks.back();
-  int32_t features[] = {chunk.slots[a], chunk.slots[b], chunk.slots[c]};
-  std::sort(features, features + 3);
+  FeatureTriple features{chunk.slots[a], chunk.slots[b], chunk.slots[c]};
+  std::sort(features.begin(), features.end());
   const auto [place, is_first] = number(triple_places_, pair_place(features[0], features[1]), features[2]);
   if (is_first) {
     if (plan_.triples.size() >= kMaxPlaces) throw std::invalid_argument("too many triples of features");
-    plan_.triples.push_back({features[0], features[1], features[2]});
+    plan_.triples.push_back(features);
   }
   chunk.triples.push_back(static_cast<int32_t>(place));
   return slot;
 }
 
-void InteractionNumbers::sort() {
-  sort_places(
-      plan_.pairs, [](const FeaturePair& p) { return std::make_tuple(p.first, p.second); }, plan_.chunks,
-      &Chunk::pairs);
-  sort_places(
-      plan_.triples, [](const FeatureTriple& t) { return std::make_tuple(t.first, t.second, t.third); },
-      plan_.chunks, &Chunk::triples);
+void sort_interactions(Plan& plan) {
+  sort_places(plan.pairs, plan.chunks, &Chunk::pairs);
+  sort_places(plan.triples, plan.chunks, &Chunk::triples);
 }
 
 }  // namespace skshap

@@ -20,9 +20,6 @@ class InteractionNumbers {
   uint32_t pair(uint32_t a, uint32_t b);
   uint32_t triple(uint32_t a, uint32_t b, uint32_t c);
 
-  // Sort the interactions of the plan in ascending order, once all are known.
-  void sort();
-
  private:
   // Numbers in order of appearance. The key of a triple consists of the number of its first two features and
   // of its third feature.
@@ -35,5 +32,8 @@ class InteractionNumbers {
   Numbers pair_slots_, triple_slots_;
   Numbers pair_places_, triple_places_;
 };
+
+// Sort the interactions of a plan in ascending order, once all are known.
+void sort_interactions(Plan& plan);
 
 }  // namespace skshap

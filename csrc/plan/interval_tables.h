@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/aligned.h"
+#include "base/types.h"
 #include "plan/index_steps.h"
 
 namespace skshap {
@@ -45,26 +46,8 @@ struct IntervalTables {
   size_t n_trees = 0, n_leaves = 0;
 
   bool any() const { return !tables.empty(); }
-  size_t table_bytes() const { return floats.size() * 4 + doubles.size() * 8 + margins.size() * 8; }
-  size_t bytes() const {
-    return table_bytes() + steps.size() * sizeof(IndexStep) + columns.size() * sizeof(IndexColumn) +
-           tables.size() * sizeof(IntervalTable) + windows.size() * sizeof(TableWindow) + places.size() * 4;
-  }
+  size_t table_bytes() const { return list_bytes(floats, doubles, margins); }
+  size_t bytes() const { return table_bytes() + list_bytes(steps, columns, tables, windows, places); }
 };
-
-template <class T>
-auto& interval_sums(IntervalTables& tables) {
-  if constexpr (sizeof(T) == 4)
-    return tables.floats;
-  else
-    return tables.doubles;
-}
-template <class T>
-const T* interval_sums(const IntervalTables& tables) {
-  if constexpr (sizeof(T) == 4)
-    return tables.floats.data();
-  else
-    return tables.doubles.data();
-}
 
 }  // namespace skshap

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/aligned.h"
+#include "base/types.h"
 
 namespace skshap {
 
@@ -85,26 +86,9 @@ struct LeafLanes {
 
   bool any() const { return !chunks.empty(); }
   size_t bytes() const {
-    return parts.size() * sizeof(LanePart) + chunks.size() * sizeof(LaneChunk) + n_places.size() +
-           places.size() * sizeof(LanePlace) + bounds.size() * 2 + floats.size() * 4 + doubles.size() * 8 +
-           leaf_values.size() * 8 + category_words.size() * 8 + slots.size() * 4 +
-           ranks.size() * sizeof(LaneRanks) + ranked_codes.size() * 4;
+    return list_bytes(parts, chunks, n_places, places, bounds, floats, doubles, leaf_values, category_words,
+                      slots, ranks, ranked_codes);
   }
 };
-
-template <class T>
-auto& lane_numbers(LeafLanes& lanes) {
-  if constexpr (sizeof(T) == 4)
-    return lanes.floats;
-  else
-    return lanes.doubles;
-}
-template <class T>
-const T* lane_numbers(const LeafLanes& lanes) {
-  if constexpr (sizeof(T) == 4)
-    return lanes.floats.data();
-  else
-    return lanes.doubles.data();
-}
 
 }  // namespace skshap

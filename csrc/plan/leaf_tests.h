@@ -101,7 +101,7 @@ class LeafTests {
 
   uint32_t intersect(uint32_t set, const DecideNode& d, bool holds) {
     const size_t first = category_bits.size();
-    const size_t n_words = (plan_.columns[d.column].categories.size() + 2 + 31) / 32;
+    const size_t n_words = plan_.columns[d.column].category_words();
     if (first + n_words > kNoSet) throw std::invalid_argument("too many categories");
     for (size_t w = 0; w < n_words; ++w) {
       const uint32_t tested = plan_.category_bits[d.operand + w], own = holds ? tested : ~tested;

@@ -55,10 +55,11 @@ bool OwenPath::open(const TreeProgram& tree) {
     }
   });
   if (!few || most_groups_ > kMostOwenGroups) return false;
-  const bool single = plan_.precision == Precision::kSingle;
-  bool fits = true;
-  for_leaves([&] { fits &= single ? this->fits<float>() : this->fits<double>(); });
-  return fits;
+  bool all_fit = true;
+  for_leaves([&] {
+    all_fit &= in_precision(plan_.precision, [&](auto number) { return fits<decltype(number)>(); });
+  });
+  return all_fit;
 }
 
 uint32_t OwenPath::enter(int32_t node) {
@@ -96,26 +97,6 @@ void OwenPath::leave() {
   splits_.pop_back();
   path_.leave();
 }
-
-template <class T>
-size_t OwenPath::own_bytes() const {
-  size_t bytes = 0;
-  for (const PathGroup& group : groups_)
-    if (group.n_features > 1) bytes += owen_piece_bytes<T>(group.n_features, group.n_features);
-  return bytes;
-}
-template size_t OwenPath::own_bytes<float>() const;
-template size_t OwenPath::own_bytes<double>() const;
-
-template <class T>
-size_t OwenPath::group_bytes() const {
-  const size_t n = groups_.size();
-  const auto has_several = [](const PathGroup& group) { return group.n_features > 1; };
-  const size_t n_lists = static_cast<size_t>(std::count_if(groups_.begin(), groups_.end(), has_several));
-  return owen_piece_bytes<T>(n, n - n_lists) + owen_list_bytes<T>(n, n_lists);
-}
-template size_t OwenPath::group_bytes<float>() const;
-template size_t OwenPath::group_bytes<double>() const;
 
 template <class T>
 bool OwenPath::fits() const {

@@ -80,9 +80,19 @@ class OwenPath {
 
   // Return the bytes of the tables of the path's features, and the bytes of a table of its groups.
   template <class T>
-  size_t own_bytes() const;
+  size_t own_bytes() const {
+    size_t bytes = 0;
+    for (const PathGroup& group : groups_)
+      if (group.n_features > 1) bytes += owen_piece_bytes<T>(group.n_features, group.n_features);
+    return bytes;
+  }
   template <class T>
-  size_t group_bytes() const;
+  size_t group_bytes() const {
+    const size_t n = groups_.size();
+    const auto has_several = [](const PathGroup& group) { return group.n_features > 1; };
+    const size_t n_lists = static_cast<size_t>(std::count_if(groups_.begin(), groups_.end(), has_several));
+    return owen_piece_bytes<T>(n, n - n_lists) + owen_list_bytes<T>(n, n_lists);
+  }
   // Return whether the groups of the path to a leaf have a table.
   template <class T>
   bool has_table() const {

@@ -60,31 +60,46 @@ CodedTrees OwenTrees::trees() const {
   return trees;
 }
 
+// Call visit(node, false) for each node of a tree, in preorder, and visit(node, true) after the children of
+// an inner node.
+template <class Visit>
+void OwenTrees::visit_nodes(int32_t tree, const Visit& visit) const {
+  struct NodeVisit {
+    int64_t node;
+    bool leave;
+  };
+  const int64_t root = from_.tree_offsets[tree];
+  std::vector<NodeVisit> stack{{root, false}};
+  while (!stack.empty()) {
+    const auto [node, leave] = stack.back();
+    stack.pop_back();
+    visit(node, leave);
+    if (leave || from_.is_leaf(node)) continue;
+    stack.push_back({node, true});
+    stack.push_back({root + from_.right[node], false});
+    stack.push_back({root + from_.left[node], false});
+  }
+}
+
 // Find the groups of a tree, how many features of each group occur on one path, and how many groups occur on
 // one path. Find the splits whose feature is the only one of its group on all paths through the split.
 void OwenTrees::find_groups(int32_t tree) {
-  struct GroupVisit {
-    int64_t node;
-    bool leave;
-    int64_t others;  // earlier splits on other features of the group
-  };
   const int64_t root = from_.tree_offsets[tree];
   for (const int32_t group : groups_of_tree_) most_of_group_[group] = 0;
   groups_of_tree_.clear();
   is_only_.assign(static_cast<size_t>(from_.tree_offsets[tree + 1] - root), 0);
   most_groups_ = 0;
   int32_t n_groups = 0;
-  std::vector<GroupVisit> stack{{root, false, 0}};
-  while (!stack.empty()) {
-    const auto [node, leave, before] = stack.back();
-    stack.pop_back();
-    if (from_.is_leaf(node)) continue;
+  std::vector<int64_t> before;  // by node of the path: earlier splits on other features of its group
+  visit_nodes(tree, [&](int64_t node, bool leave) {
+    if (from_.is_leaf(node)) return;
     const int32_t feature = from_.player[node], group = groups_[feature];
-    const auto others = [&] { return met_of_group_[group] - met_of_feature_[feature]; };
+    const int64_t others = met_of_group_[group] - met_of_feature_[feature];
     if (leave) {
-      is_only_[node - root] = features_of_group_[group] == 1 && others() == before;
+      is_only_[node - root] = features_of_group_[group] == 1 && others == before.back();
+      before.pop_back();
       if (--splits_[feature] == 0 && --features_of_group_[group] == 0) --n_groups;
-      continue;
+      return;
     }
     if (splits_[feature]++ == 0) {
       int32_t& most = most_of_group_[group];
@@ -92,40 +107,28 @@ void OwenTrees::find_groups(int32_t tree) {
       if (features_of_group_[group]++ == 0) most_groups_ = std::max(most_groups_, ++n_groups);
       most = std::max(most, features_of_group_[group]);
     }
-    stack.push_back({node, true, others()});
+    before.push_back(others);
     ++met_of_group_[group];
     ++met_of_feature_[feature];
-    stack.push_back({root + from_.right[node], false, 0});
-    stack.push_back({root + from_.left[node], false, 0});
-  }
+  });
   inherit_companions(tree);
 }
 
 // Mark the splits below a split on the same feature that shares some path with other features of its group.
 // On the common paths of the two splits, the feature must be the same player.
 void OwenTrees::inherit_companions(int32_t tree) {
-  struct CompanionVisit {
-    int64_t node;
-    bool leave;
-  };
   const int64_t root = from_.tree_offsets[tree];
-  std::vector<CompanionVisit> stack{{root, false}};
-  while (!stack.empty()) {
-    const auto [node, leave] = stack.back();
-    stack.pop_back();
-    if (from_.is_leaf(node)) continue;
+  visit_nodes(tree, [&](int64_t node, bool leave) {
+    if (from_.is_leaf(node)) return;
     int32_t& n_splits = features_of_group_[groups_[from_.player[node]]];  // with companions, on the path
     uint8_t& is_only = is_only_[node - root];
     if (leave) {
       n_splits -= !is_only;
-      continue;
+      return;
     }
     is_only &= n_splits == 0;
     n_splits += !is_only;
-    stack.push_back({node, true});
-    stack.push_back({root + from_.right[node], false});
-    stack.push_back({root + from_.left[node], false});
-  }
+  });
 }
 
 void OwenTrees::add_copies(int32_t tree, bool is_unit) {
@@ -193,26 +196,19 @@ size_t OwenTrees::copy_by_nodes(int32_t tree, int32_t group, bool is_unit, bool 
 // Find the set of each leaf of a tree, which is the number of nodes that the leaf needs for the integral of a
 // group. Find also the sets below each node, and for each set the most other groups on the path of a leaf.
 void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
-  struct LeafVisit {
-    int64_t node;
-    bool leave;
-  };
   const int64_t root = from_.tree_offsets[tree];
   sets_of_node_.assign(static_cast<size_t>(from_.tree_offsets[tree + 1] - root), 0);
   most_others_.assign(kMaxSets, 0);
   int32_t n_groups = 0;
   bool is_alone = false;  // whether the path has one feature of the group, which is a player of its own
-  std::vector<LeafVisit> stack{{root, false}};
-  while (!stack.empty()) {
-    const auto [node, leave] = stack.back();
-    stack.pop_back();
+  visit_nodes(tree, [&](int64_t node, bool leave) {
     if (from_.is_leaf(node)) {
       const int32_t own = is_alone ? 0 : features_of_group_[apart];
       const bool saves = own > 0 && own == size_if_balanced(apart);
       const int32_t set = std::min(quadrature_nodes(Index::kShapley, own) - saves, kMaxSets - 1);
       sets_of_node_[node - root] = uint64_t{1} << set;
       most_others_[set] = std::max(most_others_[set], n_groups - (own > 0));
-      continue;
+      return;
     }
     const int32_t feature = from_.player[node], group = groups_[feature];
     if (leave) {
@@ -221,14 +217,11 @@ void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
         is_alone &= group != apart;
       }
       sets_of_node_[node - root] = sets_of_node_[from_.left[node]] | sets_of_node_[from_.right[node]];
-      continue;
+      return;
     }
     if (splits_[feature]++ == 0 && features_of_group_[group]++ == 0) ++n_groups;
     is_alone |= group == apart && is_alone_at(tree, node);
-    stack.push_back({node, true});
-    stack.push_back({root + from_.right[node], false});
-    stack.push_back({root + from_.left[node], false});
-  }
+  });
 }
 
 // Return the work of walking a copy that has the leaves of some sets.

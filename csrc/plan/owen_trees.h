@@ -47,6 +47,8 @@ class OwenTrees {
   static constexpr int32_t kMaxSets = 64;
   static constexpr uint64_t kAllLeaves = ~uint64_t{0}, kWithoutGroup = 1;
 
+  template <class Visit>
+  void visit_nodes(int32_t tree, const Visit& visit) const;
   void find_groups(int32_t tree);
   void inherit_companions(int32_t tree);
   void find_leaves(int32_t tree, int32_t apart);

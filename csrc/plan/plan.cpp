@@ -9,6 +9,7 @@
 
 #include "base/threads.h"
 #include "plan/chunks.h"
+#include "plan/interactions.h"
 #include "plan/tree_shapes.h"
 #include "plan/tree_writer.h"
 
@@ -115,7 +116,7 @@ class PlanCompiler {
   void write_all() {
     TreeWriter writer(trees_, measured_, walks_, plan_);
     for (const std::vector<int32_t>& trees : chunks_) writer.write_chunk(trees);
-    writer.sort_interactions();
+    sort_interactions(plan_);
   }
 
   // Compile each chunk by itself. Append the chunks in their order, each as soon as all chunks before it are
@@ -146,19 +147,17 @@ class PlanCompiler {
 
 }  // namespace
 
-size_t Plan::bytes() const { return stream_bytes() + shares.size() * 8 + players.size() * 4; }
-
-size_t Plan::stream_bytes() const {
-  return decide.size() * sizeof(DecideNode) + category_bits.size() * 4 + ops.size() * 4 +
-         constants_float.size() * 4 + constants_double.size() * 8 + children.size() * 4 +
-         leaf_values.size() * 8 + tables.bytes() + intervals.bytes() + lanes.bytes() + cells.bytes();
+size_t Plan::bytes() const {
+  return list_bytes(decide, shares, players, category_bits, ops, constants_float, constants_double, children,
+                    leaf_values) +
+         tables.bytes() + intervals.bytes() + lanes.bytes() + cells.bytes();
 }
 
 size_t walk_stack(const Plan& plan, const Chunk& chunk) {
-  const bool interactions = plan.interactions(), single = plan.precision == Precision::kSingle;
-  const size_t rows = chunk.output < 0
-                          ? (single ? vector_walk_rows<float> : vector_walk_rows<double>)(interactions)
-                          : (single ? walk_rows<float> : walk_rows<double>)(interactions);
+  const size_t rows = in_precision(plan.precision, [&](auto number) {
+    using T = decltype(number);
+    return (chunk.output < 0 ? vector_walk_rows<T> : walk_rows<T>)(plan.interactions());
+  });
   const int n_outputs = static_cast<int>(n_used_outputs(plan, chunk));
   return rows * stack_size(chunk.n_nodes, n_outputs, chunk.height, chunk.n_values, plan.order);
 }

@@ -1,10 +1,9 @@
 // The compiled ensemble and the whole API of the core.
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <functional>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "base/types.h"
@@ -48,13 +47,9 @@ struct Chunk {
   std::vector<int32_t> triples;
 };
 
-// Two features that occur on one path, ascending, as positions in Plan::features.
-struct FeaturePair {
-  int32_t first, second;
-};
-struct FeatureTriple {
-  int32_t first, second, third;
-};
+// Two or three features that occur on one path, ascending, as positions in Plan::features.
+using FeaturePair = std::array<int32_t, 2>;
+using FeatureTriple = std::array<int32_t, 3>;
 
 struct TreeAlgorithm;  // cpu/tree_algorithm.h
 
@@ -98,8 +93,6 @@ struct Plan : CodedColumns {
 
   bool interactions() const { return order >= 2; }
 
-  // Return the bytes that the CPU kernels stream for each block of rows.
-  size_t stream_bytes() const;
   size_t bytes() const;
 };
 

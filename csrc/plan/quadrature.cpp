@@ -6,23 +6,30 @@
 namespace skshap {
 namespace {
 
+constexpr long double kPi = 3.14159265358979323846264338327950288L;
+
+// The values of the Legendre polynomials P_(n-1) and P_n at a point.
+struct Legendre {
+  long double before, last;
+};
+
+Legendre legendre(int n, long double x) {
+  Legendre p{1, x};
+  for (int j = 2; j <= n; ++j) p = {p.last, ((2 * j - 1) * x * p.last - (j - 1) * p.before) / j};
+  return p;
+}
+
 // Compute nodes and weights on [0, 1] that are exact for polynomials of degree 2 n - 1.
 void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weights) {
   nodes.assign(n, 0.0);
   weights.assign(n, 0.0);
   for (int i = 0; i < n; ++i) {
     // Newton's method on the Legendre polynomial, started at Tricomi's approximation of its root.
-    const long double pi = 3.14159265358979323846264338327950288L;
-    long double x = std::cos(pi * (i + 0.75L) / (n + 0.5L)), derivative = 0;
+    long double x = std::cos(kPi * (i + 0.75L) / (n + 0.5L)), derivative = 0;
     for (int step = 0; step < 100; ++step) {
-      long double p0 = 1, p1 = x;
-      for (int j = 2; j <= n; ++j) {
-        const long double p2 = ((2 * j - 1) * x * p1 - (j - 1) * p0) / j;
-        p0 = p1;
-        p1 = p2;
-      }
-      derivative = n * (x * p1 - p0) / (x * x - 1);
-      const long double change = p1 / derivative;
+      const Legendre p = legendre(n, x);
+      derivative = n * (x * p.last - p.before) / (x * x - 1);
+      const long double change = p.last / derivative;
       x -= change;
       if (std::fabs(change) < 1e-18L) break;
     }
@@ -37,23 +44,18 @@ void gauss_legendre(int n, std::vector<double>& nodes, std::vector<double>& weig
 double gauss_radau(int n, std::vector<double>& nodes, std::vector<double>& weights) {
   nodes.assign(n, 0.0);
   weights.assign(n, 0.0);
-  const long double pi = 3.14159265358979323846264338327950288L;
   for (int i = 0; i < n; ++i) {
-    long double x = -std::cos(2 * pi * (i + 1) / (2 * n + 1)), p0 = 1, p1 = x;
+    long double x = -std::cos(2 * kPi * (i + 1) / (2 * n + 1));
+    Legendre p{};
     for (int step = 0; step < 100; ++step) {
-      p0 = 1, p1 = x;
-      for (int j = 2; j <= n + 1; ++j) {
-        const long double p2 = ((2 * j - 1) * x * p1 - (j - 1) * p0) / j;
-        p0 = p1;
-        p1 = p2;
-      }
+      p = legendre(n + 1, x);
       // (1 - x) (P_n + P_(n+1))' = (n + 1) (P_n - P_(n+1)).
-      const long double change = (1 - x) / (n + 1) * (p0 + p1) / (p0 - p1);
+      const long double change = (1 - x) / (n + 1) * (p.before + p.last) / (p.before - p.last);
       x -= change;
       if (std::fabs(change) < 1e-18L) break;
     }
     nodes[i] = static_cast<double>((1 + x) / 2);
-    weights[i] = static_cast<double>((1 - x) / (2 * (n + 1) * (n + 1) * p0 * p0));
+    weights[i] = static_cast<double>((1 - x) / (2 * (n + 1) * (n + 1) * p.before * p.before));
   }
   return 1.0 / ((n + 1) * (n + 1));
 }

@@ -140,28 +140,13 @@ struct Tables {
     patterns = {};
     weights = {};
   }
-  size_t table_bytes() const { return floats.size() * 4 + doubles.size() * 8; }
+  size_t table_bytes() const { return list_bytes(floats, doubles); }
   size_t borrowed_bytes() const { return floats.is_borrowed() || doubles.is_borrowed() ? table_bytes() : 0; }
   size_t bytes() const {
-    return table_bytes() + bits.size() * 4 + targets.size() * 4 + lookups.size() * sizeof(Lookup) +
-           leaves.size() * sizeof(PatternLeaf) + leaf_tables.size() * sizeof(LeafTable) +
-           leaf_features.size() * sizeof(LeafFeature) + trees.size() * sizeof(TableTree) +
-           batches.size() * sizeof(TableBatch) + places.size() * 4 + levels.size() * sizeof(DecideNode) +
-           level_values.size() * 8 + patterns.size() * 16;
+    return table_bytes() + list_bytes(bits, targets, lookups, leaves, leaf_tables, leaf_features, trees,
+                                      batches, places, levels, level_values, patterns, weights);
   }
 };
-
-template <class T>
-const Contents<T>& stored_tables(const Tables& tables) {
-  if constexpr (sizeof(T) == 4)
-    return tables.floats;
-  else
-    return tables.doubles;
-}
-template <class T>
-Contents<T>& stored_tables(Tables& tables) {
-  return const_cast<Contents<T>&>(stored_tables<T>(const_cast<const Tables&>(tables)));
-}
 
 // Throw unless the positions in a list of n elements fit the integers that tables have for them.
 template <class Position = uint32_t>

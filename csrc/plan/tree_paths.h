@@ -102,9 +102,6 @@ inline DecideNode test_of(DecideNode node) {
   return node;
 }
 
-// Return the position in Plan::features of each column's feature.
-std::vector<int32_t> column_features(const Plan& plan);
-
 // An inner node as a walk visits it.
 struct PathNode {
   int32_t node, feature;

@@ -108,9 +108,6 @@ class MeasuredTrees::Measurer {
     bool leave;
   };
 
-  double value(const MeasuredLeaf& leaf, int32_t o, double center) const {
-    return trees_.value[leaf.node * trees_.value_width + o] - center;
-  }
   // The expected value of the leaves less the center; and the largest magnitude of the leaves less the
   // center.
   struct LeafSums {
@@ -119,7 +116,8 @@ class MeasuredTrees::Measurer {
   LeafSums sum(int32_t o, double center) const {
     LeafSums sums;
     for (const MeasuredLeaf& leaf : leaves_) {
-      const double centered = value(leaf, o, center), magnitude = std::fabs(centered);
+      const double centered = trees_.value[leaf.node * trees_.value_width + o] - center,
+                   magnitude = std::fabs(centered);
       sums.expected += leaf.share * centered;
       if (!(magnitude <= sums.largest)) sums.largest = magnitude;  // NaN, too
     }

@@ -171,9 +171,10 @@ void TreeWriter::visit(const WriterVisit& item) {
 
 void TreeWriter::write_fused(const Label& n, int32_t index, bool right) {
   const Label first = label(n.left, index, false);
-  if (is_leaf(n.right)) return writer_.trio(n, first, right);
+  if (is_leaf(n.right)) return writer_.fused(n, first, nullptr, right);
   take(n, true);
-  writer_.quad(n, first, label(n.right, index, true), right);
+  const Label second = label(n.right, index, true);
+  writer_.fused(n, first, &second, right);
 }
 
 // Go from the left to the right child of a node. With Gauss-Radau quadrature, visit() writes the operation
@@ -200,8 +201,7 @@ void TreeWriter::add_leaf(const WriterVisit& item) {
 
 // Find the place of a node on the path. Write the node's decision and its children.
 Label TreeWriter::label(int64_t node, int32_t parent, bool right_of_parent) {
-  Label n;
-  n.left = 0;
+  Label n{};
   int64_t left = root_ + trees_.left[node], right = root_ + trees_.right[node];
   n.flip = is_leaf(left) && !is_leaf(right);
   if (n.flip) std::swap(left, right);

@@ -19,9 +19,6 @@ class TreeWriter {
   // Add a chunk of trees, each with an inner node.
   void write_chunk(const std::vector<int32_t>& trees);
 
-  // Sort the interactions of the plan in ascending order, once all of them are known.
-  void sort_interactions() { writer_.sort_interactions(); }
-
  private:
   enum Stage : uint8_t { kVisit, kBetween, kLeave, kJoin, kAddLeaf };
   struct WriterVisit {

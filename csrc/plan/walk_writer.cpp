@@ -51,7 +51,7 @@ void WalkWriter::pair(const Label& n, bool right, const std::vector<Label>& abov
   if (n.silent) {
     op(kSilentPair, 0);
     expected_.push_back(expected(n, 0));
-    return silent_pair(n);
+    return repeated_pair(n);
   }
   fused_op(n.repeated ? kPairRep : kPairNew, n, right);
   if (radau_) {
@@ -69,45 +69,32 @@ void WalkWriter::pair(const Label& n, bool right, const std::vector<Label>& abov
   if (interactions_) list_interactions(n, above);
 }
 
-void WalkWriter::trio(const Label& n, const Label& first, bool right) {
-  if (n.silent_below) return silent_subtree(n, first, nullptr);
-  fused_op(kTrio + 2 * n.repeated + first.repeated, n, right);
+void WalkWriter::fused(const Label& n, const Label& first, const Label* second, bool right) {
+  if (n.silent_below) return silent_subtree(n, first, second);
+  const uint32_t repeated = 2 * n.repeated + first.repeated;
+  fused_op(second ? kQuad + 2 * repeated + second->repeated : kTrio + repeated, n, right);
   plan_.ops.push_back(first.slot);
+  if (second) plan_.ops.push_back(second->slot);
   if (fused_vectors_) {
-    fused_split(n);
-    fused_split(first);
+    for (const Label* node : {&n, &first, second})
+      if (node) fused_split(*node);
     for (int32_t o = 0; o < width_; ++o) {
       push(difference(first, o));
-      push(leaf(first.right, o) - leaf(n.right, o));
-      push(leaf(n.right, o));
+      if (second) push(difference(*second, o));
+      const double right_leaf = leaf(second ? second->right : n.right, o);
+      push(leaf(first.right, o) - right_leaf);
+      push(right_leaf);
     }
     return;
   }
-  const double left = expected(first, 0), right_leaf = leaf(n.right, 0);
-  radau_root(n, left, right_leaf);
+  if (second && !n.repeated && !first.repeated && !second->repeated) return new_quad(n, first, *second);
+  const double right_value = second ? expected(*second, 0) : leaf(n.right, 0);
+  radau_root(n, expected(first, 0), right_value);
   radau_pair(first);
-  push(right_leaf);
-}
-
-void WalkWriter::quad(const Label& n, const Label& first, const Label& second, bool right) {
-  if (n.silent_below) return silent_subtree(n, first, &second);
-  fused_op(kQuad + 4 * n.repeated + 2 * first.repeated + second.repeated, n, right);
-  plan_.ops.push_back(first.slot);
-  plan_.ops.push_back(second.slot);
-  if (fused_vectors_) {
-    for (const Label* node : {&n, &first, &second}) fused_split(*node);
-    for (int32_t o = 0; o < width_; ++o) {
-      push(difference(first, o));
-      push(difference(second, o));
-      push(leaf(first.right, o) - leaf(second.right, o));
-      push(leaf(second.right, o));
-    }
-    return;
-  }
-  if (!n.repeated && !first.repeated && !second.repeated) return new_quad(n, first, second);
-  radau_root(n, expected(first, 0), expected(second, 0));
-  radau_pair(first);
-  radau_pair(second);
+  if (second)
+    radau_pair(*second);
+  else
+    push(right_value);
 }
 
 void WalkWriter::silent_subtree(const Label& n, const Label& first, const Label* second) {
@@ -115,9 +102,9 @@ void WalkWriter::silent_subtree(const Label& n, const Label& first, const Label*
   const double left = expected(first, 0), right = second ? expected(*second, 0) : leaf(n.right, 0);
   push_shares(n);
   factor_stream(n);
-  silent_pair(first);
+  repeated_pair(first);
   if (second)
-    silent_pair(*second);
+    repeated_pair(*second);
   else
     push(right);
   expected_.push_back(expected(n, left, right));
@@ -255,16 +242,13 @@ void WalkWriter::radau_root(const Label& n, double left, double right) {
 
 void WalkWriter::radau_pair(const Label& n) {
   push_end(n, 1);
-  slope_stream(n, 0);
-  if (!n.repeated) return;
-  push(leaf(n.right, 0));
-  push(leaf(n.left, 0));
-  factor_stream(n);
+  if (!n.repeated) return slope_stream(n, 0);
+  repeated_pair(n);
   gain_stream(n);
 }
 
-// Write a silent pair, which has the form of a pair whose feature is repeated.
-void WalkWriter::silent_pair(const Label& n) {
+// Write a silent pair, or what it has in common with a pair whose feature is repeated.
+void WalkWriter::repeated_pair(const Label& n) {
   slope_stream(n, 0);
   push(leaf(n.right, 0));
   push(leaf(n.left, 0));

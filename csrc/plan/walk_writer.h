@@ -39,12 +39,11 @@ class WalkWriter {
   void end_tree() { op(kEnd, 0); }
 
   // Write a node. A node with two leaves is a pair. Fused subtrees are written by their root and its pairs,
-  // and any other node in three parts. Fused subtrees that are right children take the place of `middle`. For
-  // interactions, `above` holds the nodes of the path, and z is the zero fraction of the node's feature
-  // beyond the edge that follows.
+  // of which the second is null if the right child is a leaf, and any other node in three parts. Fused
+  // subtrees that are right children take the place of `middle`. For interactions, `above` holds the nodes of
+  // the path, and z is the zero fraction of the node's feature beyond the edge that follows.
   void pair(const Label& n, bool right, const std::vector<Label>& above);
-  void trio(const Label& n, const Label& first, bool right);
-  void quad(const Label& n, const Label& first, const Label& second, bool right);
+  void fused(const Label& n, const Label& first, const Label* second, bool right);
   void enter(const Label& n, double z);
   void middle(const Label& n, double z);
   void exit(const Label& n, const std::vector<Label>& above);
@@ -52,9 +51,6 @@ class WalkWriter {
   // last node.
   void join();
   void add_leaf(int64_t node);
-
-  // Sort the interactions of the plan in ascending order, once all of them are known.
-  void sort_interactions() { numbers_.sort(); }
 
   size_t n_constants() const {
     return single_ ? plan_.constants_float.size() : plan_.constants_double.size();
@@ -78,7 +74,7 @@ class WalkWriter {
   void push_leaf(int64_t node);
   const std::vector<double>& nodes(const Label& n) const { return n.apart ? apart_ : t_; }
   double factor(const Label& n, double t, bool left) const;
-  void silent_pair(const Label& n);
+  void repeated_pair(const Label& n);
   void silent_subtree(const Label& n, const Label& first, const Label* second);
   void gain_stream(const Label& n);
   void factor_stream(const Label& n);

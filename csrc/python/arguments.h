@@ -20,15 +20,20 @@ inline Precision precision_named(const std::string& name) {
   throw py::value_error("precision must be 'single' or 'double', not '" + name + "'");
 }
 
-// Check the background rows and their weights, which must add up to 1. Return the rows.
-inline Rows background_rows(const py::dict& ensemble, const py::array& background, const py::array& weights) {
+struct BackgroundRows {
+  Rows rows;
+  const double* weights;
+};
+
+// Check the background rows and their weights, which must add up to 1.
+inline BackgroundRows background_rows(const py::dict& ensemble, const py::array& background,
+                                      const py::array& weights) {
   require_floats(background, "background");
   const py::ssize_t n_features = feature_count(ensemble);
   if (background.ndim() != 2 || background.shape(1) != n_features || background.shape(0) < 1)
     throw py::value_error("background must have shape (n_rows, " + std::to_string(n_features) +
                           ") with at least one row");
-  require_weights(weights, background.shape(0));
-  return rows_of(background);
+  return {rows_of(background), doubles_by_row(weights, "weights", background.shape(0))};
 }
 
 }  // namespace skshap

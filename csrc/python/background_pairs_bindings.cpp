@@ -13,10 +13,10 @@ BackgroundPairsPlan compile_background_pairs(const py::dict& ensemble, const std
   const Precision plan_precision = precision_named(precision);
   const Index index = index_named(name);
   require_threads(n_threads);
-  const Rows rows = background_rows(ensemble, background, weights);
-  const double* const p = static_cast<const double*>(weights.data());
+  const BackgroundRows data = background_rows(ensemble, background, weights);
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_background_pairs_plan(view, plan_precision, rows, p, index, count_bytes, n_threads);
+    return make_background_pairs_plan(view, plan_precision, data.rows, data.weights, index, count_bytes,
+                                      n_threads);
   });
 }
 
@@ -26,8 +26,7 @@ py::object explain_background_pairs_rows(const BackgroundPairsPlan& plan, const 
                                          const BaseValue& base_value, bool zeroed) {
   require_threads(n_threads);
   const Rows rows = host_rows(plan.plan, X);
-  Result result = checked_result(plan.plan, rows.n_rows, values, margin);
-  result.zeroed = zeroed;
+  Result result = checked_result(plan.plan, rows.n_rows, values, margin, zeroed);
   take_interactions(plan.plan, rows.n_rows, values, matrices, pairs, result);
   const std::unique_ptr<Gaps> gaps = gaps_of(plan.plan, base_value);
   result.gaps = gaps.get();
@@ -63,8 +62,8 @@ void bind_background_pairs(py::module_& module) {
       .def("explain", &explain_background_pairs_rows, py::arg("X"), py::arg("values"),
            py::arg("margin").none(true), py::arg("n_threads"), py::arg("matrices") = py::none(),
            py::arg("pairs") = py::none(), py::arg("base_value") = py::none(), py::arg("zeroed") = false)
-      .def_property_readonly("pairs",
-                             [](const BackgroundPairsPlan& plan) { return feature_pairs(plan.plan); })
+      .def_property_readonly(
+          "pairs", [](const BackgroundPairsPlan& plan) { return features_of(plan.plan, plan.plan.pairs); })
       .def("table_costs", &costs_of_pair_tables, py::arg("table_bytes"))
       .def("with_tables", &fill_pair_tables, py::arg("table_bytes"), py::arg("n_threads") = 1)
       .def("info", [](const BackgroundPairsPlan& plan) {

@@ -26,16 +26,6 @@ void bind_intervals(py::module_& module);         // interval_bindings.cpp
 void bind_linear(py::module_& module);            // linear_bindings.cpp
 void bind_rescaled_plans(py::module_& module);    // rescaled_bindings.cpp
 
-py::array_t<int32_t> feature_pairs(const Plan& plan) {
-  py::array_t<int32_t> out({static_cast<py::ssize_t>(plan.pairs.size()), py::ssize_t{2}});
-  int32_t* p = out.mutable_data();
-  for (const FeaturePair pair : plan.pairs) {
-    *p++ = plan.features[pair.first];
-    *p++ = plan.features[pair.second];
-  }
-  return out;
-}
-
 py::list list_of(const std::vector<TreeGroup>& groups) {
   py::list out;
   for (const TreeGroup& group : groups) {
@@ -161,12 +151,11 @@ Plan compile_background(const py::dict& ensemble, const std::string& precision, 
   const Index index = index_named(name);
   require_threads(n_threads);
   const std::unique_ptr<StoredTables> contents = stored_tables_of(stored);
-  const Rows rows = background_rows(ensemble, background, weights);
-  const double* const p = static_cast<const double*>(weights.data());
+  const BackgroundRows data = background_rows(ensemble, background, weights);
   const std::vector<int32_t> list = groups_of(ensemble, groups);
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_background_plan(view, plan_precision, rows, p, index, table_bytes, n_threads, contents.get(),
-                                list.empty() ? nullptr : list.data());
+    return make_background_plan(view, plan_precision, data.rows, data.weights, index, table_bytes, n_threads,
+                                contents.get(), list.empty() ? nullptr : list.data());
   });
 }
 
@@ -175,11 +164,9 @@ void add_leaf_weights_of(const py::dict& ensemble, const py::array& rows, const 
   require_threads(n_threads);
   require_floats(rows, "rows");
   if (rows.ndim() != 2) throw py::value_error("rows must have two dimensions");
-  require_weights(weights, rows.shape(0));
+  const double* const w = doubles_by_row(weights, "weights", rows.shape(0));
   double* const out =
-      optional_doubles(weight_at, "weight_at", {attribute<int32_t>(ensemble, "left", -1).size()});
-  if (!out) throw py::type_error("weight_at must be a float64 array");
-  const double* const w = static_cast<const double*>(weights.data());
+      checked_doubles(weight_at, "weight_at", {attribute<int32_t>(ensemble, "left", -1).size()});
   const py::ssize_t n_columns = rows.shape(1);
   Rows row_view = rows_of(rows);
   Interrupt interrupted;
@@ -198,9 +185,8 @@ py::object explain_rows(const Plan& plan, const py::array& X, py::array& values,
                         const py::object& triples, const BaseValue& base_value, bool zeroed) {
   require_threads(n_threads);
   const Rows rows = host_rows(plan, X);
-  Result result = checked_result(plan, rows.n_rows, values, margin);
+  Result result = checked_result(plan, rows.n_rows, values, margin, zeroed);
   take_interactions(plan, rows.n_rows, values, matrices, pairs, result, triples);
-  result.zeroed = zeroed;
   const std::unique_ptr<Gaps> gaps = gaps_of(plan, base_value);
   result.gaps = gaps.get();
   run_interruptibly(
@@ -216,17 +202,6 @@ py::tuple walk_seconds(const Plan& plan, const py::array& X) {
                           std::to_string(kMaxTimedRows) + " rows");
   const WalkTime time = time_walk(plan, rows);
   return py::make_tuple(time.decide, time.walk);
-}
-
-py::array_t<int32_t> feature_triples(const Plan& plan) {
-  py::array_t<int32_t> out({static_cast<py::ssize_t>(plan.triples.size()), py::ssize_t{3}});
-  int32_t* p = out.mutable_data();
-  for (const FeatureTriple triple : plan.triples) {
-    *p++ = plan.features[triple.first];
-    *p++ = plan.features[triple.second];
-    *p++ = plan.features[triple.third];
-  }
-  return out;
 }
 
 size_t parse_numbers(std::string_view text, py::array& numbers) {
@@ -246,8 +221,8 @@ SKSHAP_MODULE(_core, module) {
       .def("explain", &explain_rows, py::arg("X"), py::arg("values"), py::arg("margin").none(true),
            py::arg("n_threads"), py::arg("matrices") = py::none(), py::arg("pairs") = py::none(),
            py::arg("triples") = py::none(), py::arg("base_value") = py::none(), py::arg("zeroed") = false)
-      .def_property_readonly("pairs", &feature_pairs)
-      .def_property_readonly("triples", &feature_triples)
+      .def_property_readonly("pairs", [](const Plan& plan) { return features_of(plan, plan.pairs); })
+      .def_property_readonly("triples", [](const Plan& plan) { return features_of(plan, plan.triples); })
       .def_property_readonly("base_value", [](const Plan& plan) { return copy_of(plan.base_value); })
       .def_property_readonly("constant", [](const Plan& plan) { return copy_of(plan.constant); })
       .def_property_readonly("leaf_magnitude", [](const Plan& plan) { return copy_of(plan.leaf_magnitude); })

@@ -101,22 +101,18 @@ inline void require_walks(const Plan& plan) {
 }
 
 // Check X and return its rows.
-inline Rows checked_rows(const CodedColumns& coded, const py::array& X) {
+inline Rows checked_rows(const CodedColumns& coded, const py::array& X, bool may_be_packed = false) {
   require_floats(X, "X");
-  if (X.ndim() != 2 || X.shape(1) != coded.n_inputs)
+  const bool is_packed = may_be_packed && X.ndim() == 2 && X.shape(1) != coded.n_inputs;
+  if (X.ndim() != 2 || X.shape(1) != (is_packed ? coded.n_used_inputs : coded.n_inputs))
     throw py::value_error("X must have shape (n_rows, " + std::to_string(coded.n_inputs) + ")");
-  return rows_of(X);
+  Rows rows = rows_of(X);
+  rows.packed = is_packed;
+  return rows;
 }
 
 // Check X, which may have only the columns that trees test, and return the rows of X.
-inline Rows host_rows(const CodedColumns& coded, const py::array& X) {
-  const bool packed = X.ndim() == 2 && X.shape(1) != coded.n_inputs && X.shape(1) == coded.n_used_inputs;
-  if (!packed) return checked_rows(coded, X);
-  require_floats(X, "X");
-  Rows rows = rows_of(X);
-  rows.packed = true;
-  return rows;
-}
+inline Rows host_rows(const CodedColumns& coded, const py::array& X) { return checked_rows(coded, X, true); }
 inline Rows host_rows(const Plan& plan, const py::array& X) {
   require_walks(plan);
   return host_rows(static_cast<const CodedColumns&>(plan), X);
@@ -126,46 +122,43 @@ inline void require_threads(int n_threads) {
   if (n_threads < 1) throw py::value_error("n_threads must be at least 1");
 }
 
-inline void require_weights(const py::array& weights, py::ssize_t n_rows) {
-  if (!is_float64(weights)) throw py::type_error("weights must be float64");
-  if (weights.ndim() != 1 || weights.shape(0) != n_rows || !(weights.flags() & py::array::c_style))
-    throw py::value_error("weights must be contiguous, one for each row");
+// Return the data of an array of float64 that has a number for each row.
+inline const double* doubles_by_row(const py::object& numbers, const char* name, py::ssize_t n_rows) {
+  if (!is_float64(numbers)) throw py::type_error(std::string(name) + " must be float64");
+  const auto array = py::reinterpret_borrow<py::array>(numbers);
+  if (array.ndim() != 1 || array.shape(0) != n_rows || !(array.flags() & py::array::c_style))
+    throw py::value_error(std::string(name) + " must be contiguous, one for each row");
+  return static_cast<const double*>(array.data());
 }
 
-// Return the data of an optional float64 result.
-inline double* optional_doubles(const py::object& result, const char* name,
-                                const std::vector<py::ssize_t>& shape) {
-  if (result.is_none()) return nullptr;
-  if (!py::isinstance<py::array>(result) || !is_float64(result))
-    throw py::type_error(std::string(name) + " must be a float64 array");
+// Return the data of a float64 result.
+inline double* checked_doubles(const py::object& result, const char* name,
+                               const std::vector<py::ssize_t>& shape) {
+  if (!is_float64(result)) throw py::type_error(std::string(name) + " must be a float64 array");
   auto array = py::reinterpret_borrow<py::array>(result);
   check_array(array, name, shape);
   return static_cast<double*>(array.mutable_data());
 }
+inline double* optional_doubles(const py::object& result, const char* name,
+                                const std::vector<py::ssize_t>& shape) {
+  return result.is_none() ? nullptr : checked_doubles(result, name, shape);
+}
 
 // Check the results that every method has, and return them. The arguments of a call keep the arrays alive.
 inline Result checked_result(const Plan& plan, py::ssize_t n_rows, py::array& values,
-                             const py::object& margin) {
+                             const py::object& margin, bool zeroed = false) {
   require_floats(values, "values");
   check_array(values, "values", {n_rows, plan.n_outputs, plan.n_features});
   return {.values = values.mutable_data(),
           .is_float32 = is_float32(values),
-          .margin = optional_doubles(margin, "margin", {n_rows, plan.n_outputs})};
+          .margin = optional_doubles(margin, "margin", {n_rows, plan.n_outputs}),
+          .zeroed = zeroed};
 }
 
 // Return the data of labels, one for each row, or null for a link without labels. The arguments of a call
 // keep the array of labels alive.
 inline const double* checked_labels(const py::object& labels, py::ssize_t n_rows, bool has_labels) {
-  const double* data = nullptr;
-  if (!labels.is_none()) {
-    if (!py::isinstance<py::array>(labels) || !is_float64(labels))
-      throw py::type_error("labels must be a float64 array");
-    const auto label_array = py::reinterpret_borrow<py::array>(labels);
-    if (label_array.ndim() != 1 || label_array.shape(0) != n_rows ||
-        !(label_array.flags() & py::array::c_style))
-      throw py::value_error("labels must be contiguous, one for each row of X");
-    data = static_cast<const double*>(label_array.data());
-  }
+  const double* const data = labels.is_none() ? nullptr : doubles_by_row(labels, "labels", n_rows);
   if (has_labels != (data != nullptr))
     throw py::value_error("labels belong to the links 'log_loss' and 'squared_error'");
   return data;
@@ -175,8 +168,7 @@ inline const double* checked_labels(const py::object& labels, py::ssize_t n_rows
 inline void* optional_array(const py::object& result, const char* name, const py::array& like,
                             const std::vector<py::ssize_t>& shape) {
   if (result.is_none()) return nullptr;
-  if (!py::isinstance<py::array>(result) ||
-      !py::reinterpret_borrow<py::array>(result).dtype().is(like.dtype()))
+  if (is_float32(like) ? !is_float32(result) : !is_float64(result))
     throw py::type_error(std::string(name) + " must be an array of the dtype of values");
   auto array = py::reinterpret_borrow<py::array>(result);
   check_array(array, name, shape);

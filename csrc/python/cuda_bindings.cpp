@@ -17,17 +17,7 @@ namespace {
 
 // An array on the device; skshapgpu/_rows/gpu_arrays.py has checked it.
 struct DeviceArray {
-  uintptr_t data;
-  bool is_float32;
-  int64_t n_rows, row_stride, column_stride;  // strides in bytes
-
-  Rows rows() const {
-    return {.data = reinterpret_cast<const void*>(data),
-            .is_float32 = is_float32,
-            .n_rows = n_rows,
-            .row_stride = row_stride,
-            .column_stride = column_stride};
-  }
+  Rows rows;
 };
 
 void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const py::object& margin,
@@ -39,13 +29,9 @@ void explain_rows(CudaPlan& cuda, const py::array& X, py::array& values, const p
                     optional_doubles(gap, "gap", {plan.n_outputs})};
   take_interactions(plan, rows.n_rows, values, matrices, pairs, result.values, triples);
   const double* const row_labels = checked_labels(labels, rows.n_rows, cuda.has_labels());
-  Interrupt interrupted;
-  bool complete;
-  {
-    const WithoutGil release;
-    complete = cuda.explain(rows, row_labels, result, memory_limit, std::ref(interrupted));
-  }
-  if (!complete) throw py::error_already_set();
+  run_interruptibly([&](const auto& interrupted) {
+    return cuda.explain(rows, row_labels, result, memory_limit, interrupted);
+  });
 }
 
 int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, bool allow_nan, double limit,
@@ -56,20 +42,15 @@ int64_t explain_device(CudaPlan& cuda, const DeviceArray& X, double missing, boo
   CudaInput input{missing, allow_nan, limit};
   const CudaResult result{{.values = reinterpret_cast<void*>(values),
                            .is_float32 = values_float32,
-                           .margin = optional_doubles(margin, "margin", {X.n_rows, n_outputs}),
+                           .margin = optional_doubles(margin, "margin", {X.rows.n_rows, n_outputs}),
                            .matrices = reinterpret_cast<void*>(matrices),
                            .pairs = reinterpret_cast<void*>(pairs),
                            .triples = reinterpret_cast<void*>(triples)},
                           optional_doubles(gap, "gap", {n_outputs})};
-  const double* const row_labels = checked_labels(labels, X.n_rows, cuda.has_labels());
-  Interrupt interrupted;
-  bool complete;
-  {
-    const WithoutGil release;
-    complete =
-        cuda.explain_device(X.rows(), input, row_labels, result, memory_limit, stream, std::ref(interrupted));
-  }
-  if (!complete) throw py::error_already_set();
+  const double* const row_labels = checked_labels(labels, X.rows.n_rows, cuda.has_labels());
+  run_interruptibly([&](const auto& interrupted) {
+    return cuda.explain_device(X.rows, input, row_labels, result, memory_limit, stream, interrupted);
+  });
   return input.refused;
 }
 
@@ -102,7 +83,11 @@ SKSHAP_MODULE(_cuda, module) {
       .def(py::init([](uintptr_t data, bool is_float32, int64_t n_rows, int64_t row_stride,
                        int64_t column_stride) {
              if (n_rows < 0) throw py::value_error("n_rows must not be negative");
-             return DeviceArray{data, is_float32, n_rows, row_stride, column_stride};
+             return DeviceArray{{.data = reinterpret_cast<const void*>(data),
+                                 .is_float32 = is_float32,
+                                 .n_rows = n_rows,
+                                 .row_stride = row_stride,
+                                 .column_stride = column_stride}};
            }),
            py::arg("data"), py::arg("is_float32"), py::arg("n_rows"), py::arg("row_stride"),
            py::arg("column_stride"));

@@ -34,22 +34,15 @@ DependentTrees compile(const py::dict& ensemble, const Axes& axes, int n_threads
 }
 
 double* weights_at(const DependentTrees& trees, const py::object& weight_at) {
-  double* const out = optional_doubles(weight_at, "weight_at", {static_cast<py::ssize_t>(trees.n_leaves())});
-  if (!out) throw py::type_error("weight_at must be a float64 array");
-  return out;
+  return checked_doubles(weight_at, "weight_at", {static_cast<py::ssize_t>(trees.n_leaves())});
 }
 
 void add_weights(const DependentTrees& trees, const py::array& X, const py::object& weights,
                  const py::object& weight_at, int n_threads) {
   require_threads(n_threads);
   const Rows rows = host_rows(trees.coded, X);
-  const double* weight_data = nullptr;
-  if (!weights.is_none()) {
-    if (!py::isinstance<py::array>(weights)) throw py::type_error("weights must be float64");
-    const auto array = py::reinterpret_borrow<py::array>(weights);
-    require_weights(array, rows.n_rows);
-    weight_data = static_cast<const double*>(array.data());
-  }
+  const double* const weight_data =
+      weights.is_none() ? nullptr : doubles_by_row(weights, "weights", rows.n_rows);
   double* const out = weights_at(trees, weight_at);
   run_interruptibly([&](const auto& interrupted) {
     return add_dependent_weights(trees, rows, weight_data, n_threads, interrupted, out);

@@ -73,69 +73,63 @@ template <class Make>
 auto with_view(const py::dict& ensemble, const Make& make, bool reads_linear_leaves = false) {
   if (linear_attributes(ensemble).feature.size() && !reads_linear_leaves)
     throw py::value_error("the ensemble has linear leaves: only a LinearPlan explains it");
-  const int32_t n_features = feature_count(ensemble);
-  const auto left = attribute<int32_t>(ensemble, "left", -1);
-  const py::ssize_t n = left.size();
-  const auto tree_output = attribute<int32_t>(ensemble, "tree_output", -1);
-  const py::ssize_t n_trees = tree_output.size();
-  const auto tree_offsets = attribute<int64_t>(ensemble, "tree_offsets", n_trees + 1);
-  const auto right = attribute<int32_t>(ensemble, "right", n);
-  const auto feature = attribute<int32_t>(ensemble, "feature", n);
-  const auto threshold = attribute<double>(ensemble, "threshold", n);
-  const auto missing_left = attribute<bool>(ensemble, "missing_left", n);
-  const auto cover = attribute<double>(ensemble, "cover", n);
-  const auto value = attribute<double>(ensemble, "value", n, 2);
-  const auto intercept = attribute<double>(ensemble, "intercept", -1);
-  const auto player = optional_attribute<int32_t>(ensemble, "player", n_features);
-  const auto zero_missing = optional_attribute<bool>(ensemble, "zero_missing", n_features);
-  const auto category_set = optional_attribute<int32_t>(ensemble, "category_set", n);
-  const auto category_listed_left = attribute<bool>(ensemble, "category_listed_left", -1);
-  const py::ssize_t n_sets = category_listed_left.size();
-  const auto category_offsets =
-      attribute<int64_t>(ensemble, "category_offsets", category_set.size() ? n_sets + 1 : -1);
-  const auto category_values = attribute<int32_t>(ensemble, "category_values", -1);
-
-  const py::ssize_t n_outputs = intercept.size();
-  require_ensemble(n_outputs >= 1 && n_outputs <= INT32_MAX,
-                   "intercept must have an element for each output");
-  require_ensemble(n_trees < INT32_MAX && ascend(tree_offsets.data(), n_trees + 1, n),
-                   "tree_offsets must ascend from 0 to the number of nodes");
-  const int32_t* const outputs = tree_output.data();
-  const bool vector = n_trees && outputs[0] == -1;
-  require_ensemble(vector ? std::count(outputs, outputs + n_trees, -1) == n_trees
-                          : each_below(outputs, n_trees, static_cast<int32_t>(n_outputs)),
-                   "tree_output must have an output of each tree, or -1 for each tree");
-  require_ensemble(value.shape(1) == (vector ? n_outputs : 1), "value has a wrong shape");
-  require_ensemble(each_below(player.data(), player.size(), n_features), "player must be below n_features");
-  require_ensemble(!category_set.size() || (n_sets <= INT32_MAX && ascend(category_offsets.data(), n_sets + 1,
-                                                                          category_values.size())),
-                   "category_offsets must ascend from 0 to the number of category_values");
-
+  // Nobody else changes this copy, so it keeps the arrays alive.
+  const py::dict arrays = ensemble.attr("copy")();
   EnsembleView view{};
-  view.n_features = n_features;
-  view.n_outputs = static_cast<int32_t>(n_outputs);
-  view.n_trees = static_cast<int32_t>(n_trees);
-  view.tree_offsets = tree_offsets.data();
+  view.n_features = feature_count(arrays);
+  const auto left = attribute<int32_t>(arrays, "left", -1);
+  const py::ssize_t n = left.size();
+  const auto tree_output = attribute<int32_t>(arrays, "tree_output", -1);
+  const py::ssize_t n_trees = tree_output.size();
+  const auto value = attribute<double>(arrays, "value", n, 2);
+  const auto intercept = attribute<double>(arrays, "intercept", -1);
+  const py::ssize_t n_outputs = intercept.size();
+  const auto category_listed_left = attribute<bool>(arrays, "category_listed_left", -1);
+  const py::ssize_t n_sets = category_listed_left.size();
+  const auto category_values = attribute<int32_t>(arrays, "category_values", -1);
+
+  view.tree_offsets = attribute<int64_t>(arrays, "tree_offsets", n_trees + 1).data();
   view.tree_output = tree_output.data();
   view.left = left.data();
-  view.right = right.data();
-  view.feature = feature.data();
-  view.threshold = threshold.data();
-  view.missing_left = reinterpret_cast<const uint8_t*>(missing_left.data());
-  view.cover = cover.data();
+  view.right = attribute<int32_t>(arrays, "right", n).data();
+  view.feature = attribute<int32_t>(arrays, "feature", n).data();
+  view.threshold = attribute<double>(arrays, "threshold", n).data();
+  view.missing_left = reinterpret_cast<const uint8_t*>(attribute<bool>(arrays, "missing_left", n).data());
+  view.cover = attribute<double>(arrays, "cover", n).data();
   view.value = value.data();
-  view.value_width = static_cast<int32_t>(value.shape(1));
   view.intercept = intercept.data();
-  view.x_float32 = ensemble["x_dtype"].cast<std::string>() == "float32";
-  view.strict = ensemble["strict"].cast<bool>();
-  view.player = or_null(player);
-  view.n_players = view.n_features;
-  if (view.player) view.n_players = *std::max_element(view.player, view.player + view.n_features) + 1;
-  view.zero_missing = reinterpret_cast<const uint8_t*>(or_null(zero_missing));
-  view.category_set = or_null(category_set);
-  view.category_offsets = category_offsets.data();
+  view.x_float32 = arrays["x_dtype"].cast<std::string>() == "float32";
+  view.strict = arrays["strict"].cast<bool>();
+  view.player = or_null(optional_attribute<int32_t>(arrays, "player", view.n_features));
+  view.zero_missing = reinterpret_cast<const uint8_t*>(
+      or_null(optional_attribute<bool>(arrays, "zero_missing", view.n_features)));
+  view.category_set = or_null(optional_attribute<int32_t>(arrays, "category_set", n));
+  view.category_offsets =
+      attribute<int64_t>(arrays, "category_offsets", view.category_set ? n_sets + 1 : -1).data();
   view.category_values = category_values.data();
   view.category_listed_left = reinterpret_cast<const uint8_t*>(category_listed_left.data());
+
+  require_ensemble(n_outputs >= 1 && n_outputs <= INT32_MAX,
+                   "intercept must have an element for each output");
+  require_ensemble(n_trees < INT32_MAX && ascend(view.tree_offsets, n_trees + 1, n),
+                   "tree_offsets must ascend from 0 to the number of nodes");
+  view.n_outputs = static_cast<int32_t>(n_outputs);
+  view.n_trees = static_cast<int32_t>(n_trees);
+  const bool vector = n_trees && view.tree_output[0] == -1;
+  require_ensemble(vector ? std::count(view.tree_output, view.tree_output + n_trees, -1) == n_trees
+                          : each_below(view.tree_output, n_trees, view.n_outputs),
+                   "tree_output must have an output of each tree, or -1 for each tree");
+  view.value_width = vector ? view.n_outputs : 1;
+  require_ensemble(value.shape(1) == view.value_width, "value has a wrong shape");
+  view.n_players = view.n_features;
+  if (view.player) {
+    require_ensemble(each_below(view.player, view.n_features, view.n_features),
+                     "player must be below n_features");
+    view.n_players = *std::max_element(view.player, view.player + view.n_features) + 1;
+  }
+  require_ensemble(!view.category_set || (n_sets <= INT32_MAX &&
+                                          ascend(view.category_offsets, n_sets + 1, category_values.size())),
+                   "category_offsets must ascend from 0 to the number of category_values");
   return compile_interruptibly([&] {
     EnsembleCheck(view, static_cast<int32_t>(n_sets)).run();
     return make(view);

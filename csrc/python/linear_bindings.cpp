@@ -14,8 +14,7 @@ LinearPlan compile(const py::dict& ensemble, const std::string& precision, const
   const Index which = index_named(index);
   if (which == Index::kTaylor) throw py::value_error("index must be 'SII' or 'BII', not 'STII'");
   require_threads(n_threads);
-  const Rows rows = background_rows(ensemble, background, weights);
-  const double* const p = static_cast<const double*>(weights.data());
+  const BackgroundRows data = background_rows(ensemble, background, weights);
   const LinearAttributes attributes = linear_attributes(ensemble);
   const LinearLeavesView leaves{or_null(attributes.offsets), attributes.feature.data(),
                                 attributes.coefficient.data(), attributes.intercept.data()};
@@ -23,7 +22,8 @@ LinearPlan compile(const py::dict& ensemble, const std::string& precision, const
       ensemble,
       [&](const EnsembleView& view) {
         require_ensemble(view.value_width == 1, "linear leaves need trees of one output");
-        return make_linear_plan(view, leaves, plan_precision, which, rows, p, sum_bytes, n_threads);
+        return make_linear_plan(view, leaves, plan_precision, which, data.rows, data.weights, sum_bytes,
+                                n_threads);
       },
       true);
 }
@@ -32,8 +32,7 @@ void explain_rows(const LinearPlan& plan, const py::array& X, py::array& values,
                   int n_threads, const py::object& reach, bool zeroed) {
   require_threads(n_threads);
   const Rows rows = host_rows(plan.plan, X);
-  Result result = checked_result(plan.plan, rows.n_rows, values, margin);
-  result.zeroed = zeroed;
+  const Result result = checked_result(plan.plan, rows.n_rows, values, margin, zeroed);
   double* const reach_data = optional_doubles(reach, "reach", {rows.n_rows, plan.plan.n_outputs});
   run_interruptibly([&](const auto& interrupted) {
     return explain_linear(plan, rows, result, reach_data, n_threads, interrupted);

@@ -3,6 +3,7 @@
 
 #include <pybind11/stl.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 
@@ -28,8 +29,16 @@ inline py::object largest_of(const std::unique_ptr<Gaps>& gaps) {
   return copy_of(gaps->largest());
 }
 
-// Return the pairs of features that a plan finds.
-py::array_t<int32_t> feature_pairs(const Plan& plan);
+// Return the features of a plan's pairs or triples.
+template <size_t kSize>
+py::array_t<int32_t> features_of(const Plan& plan, const std::vector<std::array<int32_t, kSize>>& list) {
+  py::array_t<int32_t> out({list.size(), kSize});
+  int32_t* p = out.mutable_data();
+  for (const auto& interaction : list)
+    for (const int32_t feature : interaction) *p++ = plan.features[feature];
+  return out;
+}
+
 // Return the number of trees, the bytes and other information about groups of trees, and about a plan.
 py::list list_of(const std::vector<TreeGroup>& groups);
 py::dict info(const Plan& plan);

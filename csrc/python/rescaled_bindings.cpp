@@ -24,10 +24,9 @@ RescaledPlan compile_rescaled(const py::dict& ensemble, const std::string& preci
                               double scale) {
   const Precision plan_precision = precision_named(precision);
   const Link which = link_named(link);
-  const Rows rows = background_rows(ensemble, background, weights);
-  const double* const p = static_cast<const double*>(weights.data());
+  const BackgroundRows data = background_rows(ensemble, background, weights);
   return with_view(ensemble, [&](const EnsembleView& view) {
-    return make_rescaled_plan(view, plan_precision, rows, p, which, scale);
+    return make_rescaled_plan(view, plan_precision, data.rows, data.weights, which, scale);
   });
 }
 
@@ -57,8 +56,7 @@ void explain_rescaled_rows(const RescaledPlan& plan, const py::array& X, py::arr
                            const py::object& slopes) {
   require_threads(n_threads);
   const Rows rows = host_rows(plan.plan, X);
-  Result result = checked_result(plan.plan, rows.n_rows, values, margin);
-  result.zeroed = zeroed;
+  const Result result = checked_result(plan.plan, rows.n_rows, values, margin, zeroed);
   const double* const p = checked_labels(labels, rows.n_rows, has_labels(plan.link));
   const py::ssize_t n_background = static_cast<py::ssize_t>(plan.weights.size());
   const double* const s =

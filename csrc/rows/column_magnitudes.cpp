@@ -24,21 +24,18 @@ void scale_and_sum(T* numbers, int64_t n_rows, int64_t n_columns, double factor,
                 n_parts = (n_rows + at_once - 1) / at_once;
   std::vector<double> parts(static_cast<size_t>(n_parts * n_columns), 0.0);
   const T by = static_cast<T>(factor);
-  work_off(
-      n_parts, memory_threads(n_threads), [] { return false; },
-      [&] {
-        return [&](int64_t part, const Stop&) {
-          double* const out = parts.data() + part * n_columns;
-          for (int64_t row = part * at_once; row < std::min(n_rows, (part + 1) * at_once); ++row) {
-            T* const x = numbers + row * n_columns;
-            for (int64_t i = 0; i < n_columns; ++i) {
-              x[i] *= by;
-              out[i] += std::fabs(static_cast<double>(x[i]));
-            }
-          }
-          return true;
-        };
-      });
+  share_items(n_parts, memory_threads(n_threads), [&] {
+    return [&](int64_t part) {
+      double* const out = parts.data() + part * n_columns;
+      for (int64_t row = part * at_once; row < std::min(n_rows, (part + 1) * at_once); ++row) {
+        T* const x = numbers + row * n_columns;
+        for (int64_t i = 0; i < n_columns; ++i) {
+          x[i] *= by;
+          out[i] += std::fabs(static_cast<double>(x[i]));
+        }
+      }
+    };
+  });
   for (int64_t part = 0; part < n_parts; ++part)
     for (int64_t i = 0; i < n_columns; ++i) sums[i] += parts[static_cast<size_t>(part * n_columns + i)];
 }

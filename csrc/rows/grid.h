@@ -21,12 +21,12 @@ namespace skshap {
 
 // Parts has
 //   size_t count() const
-//   size_t bytes(size_t part) const                the size of the part's sums for a block
-//   auto worker() const                            one thread's work on cells, with
-//     void run(size_t part, const CodeTile& codes, int block, int n_rows, void* sums)
-//   auto writer() const                            one thread's work on finished blocks, with
-//     void add(size_t part, void* sums)            called in the order of parts
-//     void write(int64_t first_row, int n_rows)    which also begins the next block
+//   size_t bytes(size_t part) const    the size of the part's sums for a block
+//   Worker worker() const              what one thread needs for its work on cells:
+//   void run(Worker&, size_t part, const CodeTile& codes, int block, int n_rows, void* sums) const
+//   Writer writer() const              what one thread needs for its work on finished blocks:
+//   void add(Writer&, size_t part, void* sums) const    called in the order of parts
+// Writer::write(int64_t first_row, int n_rows) writes the results of a block, and begins the next block.
 template <class Parts>
 class Grid {
  public:
@@ -85,7 +85,7 @@ class Grid {
         // cells are best at the end. A thread often stays with one part, which is then in the thread's cache.
         const size_t part = static_cast<size_t>(n_parts - 1 - i / n_blocks_);
         const int64_t block = i % n_blocks_;
-        worker.run(part, codes_, static_cast<int>(block), n_rows(block), sums(block, part));
+        parts_.run(worker, part, codes_, static_cast<int>(block), n_rows(block), sums(block, part));
         if (--n_unfinished_[block] == 0) {
           if (!writer) writer = std::make_unique<Writer>(parts_.writer());
           finish(block, *writer);
@@ -98,7 +98,7 @@ class Grid {
   using Writer = decltype(std::declval<const Parts&>().writer());
 
   void finish(int64_t block, Writer& writer) const {
-    for (size_t part = 0; part < parts_.count(); ++part) writer.add(part, sums(block, part));
+    for (size_t part = 0; part < parts_.count(); ++part) parts_.add(writer, part, sums(block, part));
     writer.write(first_row(block), n_rows(block));
   }
 

@@ -83,13 +83,10 @@ void write_matrix(const Plan& plan, const double* values, const double* pairs, s
   std::fill_n(out, n * n, Out(0));
   for (size_t i = 0; i < n_used; ++i) main[i] = values[i * stride];
   for (size_t i = 0; i < plan.pairs.size(); ++i) {
-    const FeaturePair pair = plan.pairs[i];
     const double x = pairs[i * stride];
-    const size_t first = plan.features[pair.first], second = plan.features[pair.second];
-    if (plan.index != Index::kBanzhaf) {
-      main[pair.first] -= x;
-      main[pair.second] -= x;
-    }
+    if (plan.index != Index::kBanzhaf)
+      for (const int32_t feature : plan.pairs[i]) main[feature] -= x;
+    const size_t first = plan.features[plan.pairs[i][0]], second = plan.features[plan.pairs[i][1]];
     out[first * n + second] = out[second * n + first] = static_cast<Out>(x);
   }
   for (size_t i = 0; i < n_used; ++i) out[plan.features[i] * (n + 1)] = static_cast<Out>(main[i]);

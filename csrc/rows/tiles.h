@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
 
 #include "base/aligned.h"
 #include "base/threads.h"
@@ -90,7 +89,9 @@ struct TileSize {
   // one.
   std::vector<int64_t> bounds(int64_t n_rows, int64_t n_threads) const {
     const bool shrinks = shrinking && n_threads > 1;
-    const int64_t equal = equal_blocks(n_rows, n_threads) * kBlockRows;
+    const int64_t at_once = n_threads * most_rows, least = n_threads > 1 ? tiles_per_thread : 1;
+    const int64_t n_tiles = n_threads * std::max(least, (n_rows + at_once - 1) / at_once);
+    const int64_t equal = std::max<int64_t>(1, block_count((n_rows + n_tiles - 1) / n_tiles)) * kBlockRows;
     std::vector<int64_t> bounds{0};
     while (bounds.back() < n_rows) {
       const int64_t n_remaining = n_rows - bounds.back();
@@ -103,14 +104,6 @@ struct TileSize {
 
   // Return the number of rows of the largest tile.
   int most() const { return static_cast<int>(whole_blocks(most_rows)); }
-
- private:
-  int64_t equal_blocks(int64_t n_rows, int64_t n_threads) const {
-    const int64_t at_once = n_threads * most_rows, least = n_threads > 1 ? tiles_per_thread : 1;
-    const int64_t n_tiles = n_threads * std::max(least, (n_rows + at_once - 1) / at_once);
-    const int64_t n_blocks = block_count((n_rows + n_tiles - 1) / n_tiles);
-    return std::max<int64_t>(1, n_blocks);
-  }
 };
 
 // Begin the margins of rows with the constants of the plan, and the totals of the rows' values with zeros.
@@ -150,12 +143,6 @@ bool explain_tiles(const Plan& plan, const Rows& rows, const Result& result, con
       return true;
     };
   });
-}
-
-// Call work(number), where the number has the type of the precision.
-template <class Work>
-auto in_precision(Precision precision, const Work& work) {
-  return precision == Precision::kSingle ? work(float()) : work(double());
 }
 
 }  // namespace skshap

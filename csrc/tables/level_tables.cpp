@@ -104,7 +104,7 @@ class LevelWriter {
     }
     level_ = node_levels(plan_, plan_.trees[tree.tree]);
     const size_t size = size_t{1} << lookup.n_bits;
-    T* out = stored_tables<T>(plan_.tables).own().data() + lookup.table;
+    T* out = numbers_of<T>(plan_.tables).own().data() + lookup.table;
     for (size_t first = 0; first < size; first += kBlockRows) {
       const size_t n_rows = std::min<size_t>(kBlockRows, size - first);
       walk(chunk, plan_.trees[tree.tree], first / kBlockRows, n_rows, width);

@@ -120,7 +120,7 @@ void TableRunner<T>::lookup(const TableTree& tree, size_t row_size, size_t first
                     .index = index_.data() + first_row});
     const LookupArgs<T> args{.index = index_.data() + first_row,
                              .n_rows = n_rows,
-                             .table = stored_tables<T>(tables).data() + group.table,
+                             .table = numbers_of<T>(tables).data() + group.table,
                              .targets = tables.targets.data() + group.targets,
                              .n_targets = group.n_targets,
                              .phi = phi_.data() + first_row * row_size,

@@ -39,7 +39,8 @@ class TableLayout {
     const TreeProgram& tree = plan_.trees[level_tree.tree];
     features_.clear();
     for (const int32_t node : level_tree.nodes) {
-      const int32_t feature = plan_.feature_of(plan_.decide[tree.decide + node]);
+      const DecideNode& test = plan_.decide[tree.decide + node];
+      const auto feature = static_cast<int32_t>(position(plan_.features, plan_.columns[test.column].feature));
       if (std::find(features_.begin(), features_.end(), feature) == features_.end())
         features_.push_back(feature);
     }

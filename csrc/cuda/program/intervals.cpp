@@ -256,7 +256,7 @@ class CudaIntervalTableWriter {
   void write_entries(T* to) const {
     const size_t n = n_values(window_), n_sums = first_ < n ? std::min<size_t>(n - first_, n_sums_) : 0,
                  end = std::min<size_t>(first_ + n_sums_, n + window_.n_outputs);
-    const T* from = interval_sums<T>(from_) + table_.sums + first_;
+    const T* from = numbers_of<T>(from_).data() + table_.sums + first_;
     for (uint32_t i = 0; i < table_.n_entries; ++i, from += window_.row_size, to += n_sums_) {
       std::copy_n(from, n_sums, to);
       for (size_t k = first_ + n_sums; k < end; ++k) to[k - first_] = margin(i, k - n);

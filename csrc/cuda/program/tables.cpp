@@ -30,7 +30,7 @@ void add_tree(const Plan& plan, const TableTree& tree, const CudaColumns& column
                                                 : plan.decide.data() + plan.trees[tree.tree].decide;
   const size_t n_nodes = tree.n_levels ? tree.n_levels : plan.trees[tree.tree].n_inner;
   begin_tree(nodes, n_nodes, tree.lookups_end - tree.lookups, columns, out);
-  const Contents<T>& tables = stored_tables<T>(plan.tables);
+  const Contents<T>& tables = numbers_of<T>(plan.tables);
   for (size_t i = tree.lookups; i < tree.lookups_end; ++i) {
     const Lookup& from = plan.tables.lookups[i];
     const size_t entry_size = padded_entry<T>(from.n_targets);
@@ -82,7 +82,7 @@ void add_leaves(const Plan& plan, const Chunk& chunk, const TreeProgram& tree, c
 template <class T>
 void add_leaf_tables(const Plan& plan, const CudaColumns& columns, CudaProgram<T>& program) {
   CudaTables<T>& out = program.tables;
-  const Contents<T>& tables = stored_tables<T>(plan.tables);
+  const Contents<T>& tables = numbers_of<T>(plan.tables);
   out.entries.assign(tables.data(), tables.data() + tables.size());
   const LeafTable* leaves = plan.tables.leaf_tables.data();
   for (const Chunk& chunk : plan.chunks) {

@@ -1,7 +1,6 @@
 #include "cuda/program/tree.h"
 
 #include <algorithm>
-#include <tuple>
 
 namespace skshap {
 namespace {
@@ -214,23 +213,13 @@ const std::vector<int32_t>& CudaTree::others_above(int32_t i) {
 
 int32_t CudaTree::pair_of(int32_t i, int32_t j) const {
   const auto [first, second] = std::minmax({nodes[i].feature, nodes[j].feature});
-  const auto less = [](const FeaturePair& a, const FeaturePair& b) {
-    return std::tie(a.first, a.second) < std::tie(b.first, b.second);
-  };
-  const auto position =
-      std::lower_bound(plan.pairs.begin(), plan.pairs.end(), FeaturePair{first, second}, less);
-  return static_cast<int32_t>(plan.features.size() + (position - plan.pairs.begin()));
+  return static_cast<int32_t>(plan.features.size() + position(plan.pairs, FeaturePair{first, second}));
 }
 
 int32_t CudaTree::triple_of(int32_t i, int32_t j, int32_t l) const {
-  int32_t features[] = {nodes[i].feature, nodes[j].feature, nodes[l].feature};
-  std::sort(features, features + 3);
-  const auto less = [](const FeatureTriple& a, const FeatureTriple& b) {
-    return std::tie(a.first, a.second, a.third) < std::tie(b.first, b.second, b.third);
-  };
-  const FeatureTriple triple{features[0], features[1], features[2]};
-  const auto position = std::lower_bound(plan.triples.begin(), plan.triples.end(), triple, less);
-  return static_cast<int32_t>(plan.features.size() + (position - plan.triples.begin()));
+  FeatureTriple triple{nodes[i].feature, nodes[j].feature, nodes[l].feature};
+  std::sort(triple.begin(), triple.end());
+  return static_cast<int32_t>(plan.features.size() + position(plan.triples, triple));
 }
 
 }  // namespace skshap

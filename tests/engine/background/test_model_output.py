@@ -297,7 +297,7 @@ def test_what_the_core_refuses() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             compute(compile_plan(ensemble, rows, link), rows, ensemble, labels)
-    with pytest.raises(TypeError, match="labels must be a float64 array"):
+    with pytest.raises(TypeError, match="labels must be float64"):
         compute(compile_plan(ensemble, rows, "log_loss"), rows, ensemble, np.zeros(2, int))
 
 
