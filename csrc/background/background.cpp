@@ -94,7 +94,7 @@ class TableCounter {
   void count_tile(const TableTree& tree, const CodeTile& tile, const double* weights, int n,
                   RowCounter& counter) {
     uint64_t* const words = counter.begin(n, weights, block_words(n_decided(plan_, tree)));
-    decide_blocks(plan_, kernels(), tree, tile, counter.n_blocks(), words);
+    decide_blocks(plan_, tree, tile, counter.n_blocks(), words);
     for (size_t i = tree.lookups; i < tree.lookups_end; ++i) {
       const Lookup& lookup = tables_.lookups[i];
       counter.add_by_index(tables_.bits.data() + lookup.bits, lookup.n_bits, by_index_.data() + begin_[i]);

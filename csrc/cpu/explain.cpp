@@ -214,7 +214,7 @@ class TileWorker {
         result_(result),
         walk_(plan, result.needs_margins()),
         sums_(plan, result, outputs_at_once(plan), tile_rows),
-        tables_(plan, kernels(), tile_rows),
+        tables_(plan, tile_rows),
         intervals_(plan, tile_rows),
         lanes_(plan) {
     chunk_sums_.resize(most_sum_bytes(plan));

@@ -1,6 +1,7 @@
 #include "intervals/background_units.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/aligned.h"
 #include "rows/margin.h"
@@ -15,7 +16,7 @@ constexpr int32_t kNone = -1;
 // of them, and the nodes below the path. Its nodes are in preorder.
 class UnitTree {
  public:
-  UnitTree(const Plan& plan, const std::vector<int32_t>& parents) : plan_(plan), parents_(parents) {}
+  explicit UnitTree(const Plan& plan) : plan_(plan) {}
 
   void make(const Unit& unit, size_t n_outputs) {
     const TreeProgram& tree = plan_.trees[unit.tree];
@@ -23,7 +24,7 @@ class UnitTree {
     number_.resize(std::max(number_.size(), 2 * tree.n_inner + 1), kNone);
     n_tree_inner_ = static_cast<int32_t>(tree.n_inner);
     tree_children_ = plan_.children.data() + tree.children;
-    find_nodes(unit, tree);
+    find_nodes(unit);
     const int32_t n_inner = this->n_inner();
     decide_.clear();
     children_.clear();
@@ -64,21 +65,16 @@ class UnitTree {
 
  private:
   // List the inner nodes of the path, then the inner nodes below it.
-  void find_nodes(const Unit& unit, const TreeProgram& tree) {
-    const int32_t* const parents = parents_.data() + tree.children / 2;
+  void find_nodes(const Unit& unit) {
     nodes_.clear();
-    for (int32_t node = unit.node; node != 0;) nodes_.push_back(node = parents[node]);
-    std::reverse(nodes_.begin(), nodes_.end());
-    n_path_ = static_cast<int32_t>(nodes_.size());
-    stack_.assign(1, unit.node);
-    while (!stack_.empty()) {
-      const int32_t node = stack_.back();
-      stack_.pop_back();
-      if (node >= n_tree_inner_) continue;
+    for (int32_t node = 0; node != unit.node;) {
       nodes_.push_back(node);
-      stack_.push_back(tree_children_[2 * node + 1]);
-      stack_.push_back(tree_children_[2 * node]);
+      node = tree_children_[2 * node + unit.is_right_of(node, tree_children_)];
     }
+    n_path_ = static_cast<int32_t>(nodes_.size());
+    // The inner nodes of a subtree are consecutive.
+    nodes_.resize(unit.n_nodes);
+    std::iota(nodes_.begin() + n_path_, nodes_.end(), unit.node);
     for (size_t i = 0; i < nodes_.size(); ++i) number_[nodes_[i]] = static_cast<int32_t>(i);
   }
 
@@ -88,12 +84,11 @@ class UnitTree {
   }
 
   const Plan& plan_;
-  const std::vector<int32_t>& parents_;
   int32_t n_tree_inner_ = 0, n_path_ = 0;
   const int32_t* tree_children_ = nullptr;
   std::vector<int32_t> nodes_;   // of the tree, by number here
   std::vector<int32_t> number_;  // by node of the tree
-  std::vector<int32_t> stack_, children_, height_;
+  std::vector<int32_t> children_, height_;
   std::vector<DecideNode> decide_;
   std::vector<double> values_;
 };
@@ -101,18 +96,17 @@ class UnitTree {
 template <class T>
 class TableReader : public UnitValues<T> {
  public:
-  TableReader(const Plan& plan, const IntervalLayout& layout, const std::vector<int32_t>& parents)
-      : plan_(plan), layout_(layout), tree_(plan, parents) {}
+  explicit TableReader(const Plan& plan) : plan_(plan), tree_(plan) {}
 
-  void write(size_t number, const CodeTile& codes, const EntryNumbers& numbers, T* sums,
+  void write(size_t, const Unit& unit, const CodeTile& codes, const EntryNumbers& numbers, T* sums,
              double* margins) override {
-    const Unit& unit = layout_.units.units[number];
-    const size_t n_entries = unit.n_entries, n_blocks = whole_blocks(n_entries) / kBlockRows;
-    tree_.make(unit, numbers.n_outputs);
+    const size_t n_entries = unit.n_entries, n_blocks = block_count(n_entries);
+    const size_t n_outputs = numbers.window->n_outputs;
+    tree_.make(unit, n_outputs);
     const size_t n_inner = static_cast<size_t>(tree_.n_inner()), n_words = block_words(2 * n_inner + 1);
     grow(words_, n_blocks * n_words);
     grow(index_, n_blocks * kBlockRows);
-    const size_t row_size = padded_row(numbers.row_size, sizeof(T));
+    const size_t entry_size = numbers.window->row_size, row_size = padded_row(entry_size, sizeof(T));
     grow(rows_, n_blocks * kBlockRows * row_size);
     std::fill_n(rows_.data(), n_blocks * kBlockRows * row_size, T(0));
     for (size_t block = 0; block < n_blocks; ++block) {
@@ -120,22 +114,21 @@ class TableReader : public UnitValues<T> {
       decide_block(plan_, kernels(), tree_.decide(), n_inner, codes, static_cast<int>(block), words);
       // Leaves, whose words the kernel for margins reads.
       std::fill(words + kFirstWord + 2 * n_inner, words + kFirstWord + 2 * (2 * n_inner + 1), 0);
-      write_margins(words, std::min<size_t>(kBlockRows, n_entries - block * kBlockRows), numbers.n_outputs,
-                    margins + block * kBlockRows * numbers.n_outputs);
+      const size_t first = block * kBlockRows, n_rows = std::min<size_t>(kBlockRows, n_entries - first);
+      this->write_margins(n_rows, n_outputs, margins + first * n_outputs,
+                          [&](double* margin) { add_margins(words, n_rows, n_outputs, margin); });
     }
     const TableTree& tables = table_tree_of(plan_, unit.tree);
     for (size_t i = unit.lookups; i < unit.lookups_end; ++i)
       add_table(plan_.tables.lookups[i], plan_.tables.batches[tables.batch], numbers, n_blocks, n_words,
                 row_size);
     for (size_t entry = 0; entry < n_entries; ++entry)
-      std::copy_n(rows_.data() + entry * row_size, numbers.row_size, sums + entry * numbers.row_size);
+      std::copy_n(rows_.data() + entry * row_size, entry_size, sums + entry * entry_size);
   }
 
  private:
-  void write_margins(const uint64_t* words, size_t n_rows, size_t n_outputs, double* margins) {
-    grow(margin_, n_outputs * kBlockRows);
+  void add_margins(const uint64_t* words, size_t n_rows, size_t n_outputs, double* margin) {
     grow(reach_, 2 * static_cast<size_t>(tree_.n_inner()) + 1);
-    std::fill_n(margin_.data(), n_outputs * kBlockRows, 0.0);
     int32_t reached[kBlockRows];
     add_leaf_values(kernels(),
                     {.children = tree_.children(),
@@ -147,12 +140,9 @@ class TableReader : public UnitValues<T> {
                      .words = words,
                      .leaf_values = tree_.values(),
                      .reach = reach_.data(),
-                     .margin = margin_.data(),
+                     .margin = margin,
                      .leaves = reached},
-                    n_outputs, margin_.data(), kBlockRows);
-    for (size_t o = 0; o < n_outputs; ++o)
-      for (size_t row = 0; row < n_rows; ++row)
-        margins[row * n_outputs + o] = margin_.data()[o * kBlockRows + row];
+                    n_outputs, margin, kBlockRows);
   }
 
   // Add a background table to the rows.
@@ -171,7 +161,7 @@ class TableReader : public UnitValues<T> {
     targets_.clear();
     for (uint32_t i = 0; i < lookup.n_targets; ++i) {
       const size_t place = tables.places[batch.places + tables.targets[lookup.targets + i]];
-      const size_t output = place / plan_.features.size() - numbers.first_output;
+      const size_t output = place / plan_.features.size() - numbers.window->first_output;
       targets_.push_back(static_cast<uint32_t>(output * numbers.n_features +
                                                numbers.position[place % plan_.features.size()]));
     }
@@ -185,34 +175,30 @@ class TableReader : public UnitValues<T> {
   }
 
   const Plan& plan_;
-  const IntervalLayout& layout_;
   UnitTree tree_;
   std::vector<uint32_t> bits_, targets_;
   Aligned<uint64_t> words_, reach_;
   Aligned<uint16_t> index_;
   Aligned<T> rows_;
-  Aligned<double> margin_;
 };
 
 }  // namespace
 
-BackgroundUnits::BackgroundUnits(const Plan& plan, const IntervalLayout& layout)
-    : plan_(plan), layout_(layout), parents_(plan.children.size() / 2, 0) {
-  for (const TreeProgram& tree : plan.trees) {
-    const int32_t* const children = plan.children.data() + tree.children;
-    int32_t* const parents = parents_.data() + tree.children / 2;
-    for (size_t node = 0; node < tree.n_inner; ++node)
-      parents[children[2 * node]] = parents[children[2 * node + 1]] = static_cast<int32_t>(node);
-  }
+template <class T>
+std::unique_ptr<UnitValues<T>> make_background_units(const Plan& plan) {
+  return std::make_unique<TableReader<T>>(plan);
 }
 
-Plan BackgroundUnits::other_trees() const {
-  Plan out = plan_;
+template std::unique_ptr<UnitValues<float>> make_background_units(const Plan& plan);
+template std::unique_ptr<UnitValues<double>> make_background_units(const Plan& plan);
+
+Plan trees_without_units(const Plan& plan, const IntervalLayout& layout) {
+  Plan out = plan;
   Tables& tables = out.tables;
-  tables.floats = plan_.tables.floats.borrowed();
-  tables.doubles = plan_.tables.doubles.borrowed();
-  tables.patterns = plan_.tables.patterns.borrowed();
-  tables.weights = plan_.tables.weights.borrowed();
+  tables.floats = plan.tables.floats.borrowed();
+  tables.doubles = plan.tables.doubles.borrowed();
+  tables.patterns = plan.tables.patterns.borrowed();
+  tables.weights = plan.tables.weights.borrowed();
   out.trees.clear();
   out.chunks.clear();
   tables.trees.clear();
@@ -220,15 +206,15 @@ Plan BackgroundUnits::other_trees() const {
   tables.lookups.clear();
   tables.leaves.clear();
   size_t chunk_end = 0, batch = 0;  // of the last ones that were kept
-  for (const TableTree& from : plan_.tables.trees) {
-    if (layout_.units.has(from.tree)) continue;
+  for (const TableTree& from : plan.tables.trees) {
+    if (layout.units.has(from.tree)) continue;
     if (from.tree >= chunk_end) {
-      out.chunks.push_back(chunk_of(plan_, from.tree));
+      out.chunks.push_back(chunk_of(plan, from.tree));
       chunk_end = out.chunks.back().tree_end;
       out.chunks.back().tree_begin = out.trees.size();
     }
     if (tables.batches.empty() || from.batch != batch) {
-      tables.batches.push_back(plan_.tables.batches[from.batch]);
+      tables.batches.push_back(plan.tables.batches[from.batch]);
       batch = from.batch;
       tables.batches.back().chunk = out.chunks.size() - 1;
       tables.batches.back().trees = tables.trees.size();
@@ -241,11 +227,11 @@ Plan BackgroundUnits::other_trees() const {
       first = to.size() - (end - first);
       end = to.size();
     };
-    keep(tables.lookups, plan_.tables.lookups, tree.lookups, tree.lookups_end);
-    keep(tables.leaves, plan_.tables.leaves, tree.leaves, tree.leaves_end);
+    keep(tables.lookups, plan.tables.lookups, tree.lookups, tree.lookups_end);
+    keep(tables.leaves, plan.tables.leaves, tree.leaves, tree.leaves_end);
     tables.trees.push_back(tree);
     tables.batches.back().trees_end = tables.trees.size();
-    out.trees.push_back(plan_.trees[from.tree]);
+    out.trees.push_back(plan.trees[from.tree]);
     out.chunks.back().tree_end = out.trees.size();
   }
   if (!tables.trees.empty()) return out;
@@ -257,13 +243,5 @@ Plan BackgroundUnits::other_trees() const {
   out.leaf_values.clear();
   return out;
 }
-
-template <class T>
-std::unique_ptr<UnitValues<T>> BackgroundUnits::make() const {
-  return std::make_unique<TableReader<T>>(plan_, layout_, parents_);
-}
-
-template std::unique_ptr<UnitValues<float>> BackgroundUnits::make() const;
-template std::unique_ptr<UnitValues<double>> BackgroundUnits::make() const;
 
 }  // namespace skshap

@@ -7,21 +7,11 @@
 
 namespace skshap {
 
-class BackgroundUnits {
- public:
-  // `plan` has the background tables, and `layout` is a layout of it.
-  BackgroundUnits(const Plan& plan, const IntervalLayout& layout);
+// Compute the values of units from the background tables of a plan.
+template <class T>
+std::unique_ptr<UnitValues<T>> make_background_units(const Plan& plan);
 
-  // Return a plan of the trees without tables by intervals. It borrows their background tables.
-  Plan other_trees() const;
-
-  template <class T>
-  std::unique_ptr<UnitValues<T>> make() const;
-
- private:
-  const Plan& plan_;
-  const IntervalLayout& layout_;
-  std::vector<int32_t> parents_;  // by node and tree, in the order of Plan::children
-};
+// Return a plan of the trees that have no units in a layout of a plan. It borrows their background tables.
+Plan trees_without_units(const Plan& plan, const IntervalLayout& layout);
 
 }  // namespace skshap

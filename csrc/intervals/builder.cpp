@@ -3,14 +3,12 @@
 #include "intervals/builder.h"
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
-#include <numeric>
 
 #include "base/threads.h"
 #include "intervals/background_units.h"
 #include "intervals/walked_units.h"
-#include "rows/coding.h"
+#include "rows/tiles.h"
 #include "simd/kernels.h"
 #include "tables/table_builder.h"
 
@@ -69,13 +67,9 @@ class IntervalTableWriter {
  public:
   IntervalTableWriter(const IntervalLayout& layout, std::unique_ptr<UnitValues<T>> values, Plan& plan)
       : layout_(layout), values_(std::move(values)), plan_(plan) {
-    numbers_.position.assign(plan.features.size(), -1);
     uint32_t most_entries = 0;
     for (const Unit& unit : layout.units.units) most_entries = std::max(most_entries, unit.n_entries);
     codes_.allocate(plan, static_cast<int>(whole_blocks(most_entries)));
-    for (const PackedTable& table : layout.tables) most_entries = std::max(most_entries, table.n_entries);
-    order_.resize(most_entries);
-    std::iota(order_.begin(), order_.end(), uint16_t{0});
   }
 
   void write(const PackedTable& packed, const TableWindow& window, const IntervalTable& table) {
@@ -92,8 +86,7 @@ class IntervalTableWriter {
       find_class_codes(layout_.units.numbers, packed.digits[i], codes_of_table_[i]);
     // If the other units distinguish no more codes than the first unit, the entries of the first unit are the
     // entries of the table.
-    index_entries(packed, layout_.units.units[packed.units[0]], table.n_entries);
-    const bool alike = std::equal(order_.begin(), order_.begin() + table.n_entries, index_.data());
+    const bool alike = layout_.units.units[packed.units[0]].n_entries == table.n_entries;
     if (alike) {
       write_unit(packed.units[0], sums, margins);
     } else {
@@ -125,14 +118,11 @@ class IntervalTableWriter {
 
  private:
   void begin_window(const TableWindow& window) {
-    if (window_ == &window) return;
-    window_ = &window;
+    if (numbers_.window == &window) return;
     const uint32_t* const places = plan_.intervals.places.data() + window.places;
-    numbers_.row_size = window.row_size;
-    numbers_.n_outputs = window.n_outputs;
+    numbers_.window = &window;
     numbers_.n_features = (window.places_end - window.places) / window.n_outputs;
-    numbers_.first_output = window.first_output;
-    std::fill(numbers_.position.begin(), numbers_.position.end(), -1);
+    numbers_.position.assign(plan_.features.size(), -1);
     for (size_t i = 0; i < numbers_.n_features; ++i)
       numbers_.position[places[i] % plan_.features.size()] = static_cast<int32_t>(i);
   }
@@ -140,14 +130,14 @@ class IntervalTableWriter {
   void write_unit(size_t number, T* sums, double* margins) {
     const Unit& unit = layout_.units.units[number];
     code(unit, whole_blocks(unit.n_entries));
-    values_->write(number, codes_, numbers_, sums, margins);
+    values_->write(number, unit, codes_, numbers_, sums, margins);
   }
 
   // Set the codes to the codes of the classes, for all entries. The last block is filled up.
   void code(const Unit& unit, size_t n_entries) {
     size_t stride = 1;
     for (size_t i = 0; i < unit.n_digits; ++i) {
-      const Digit& digit = layout_.units.digits[unit.digits + i];
+      const Digit& digit = layout_.units.digits_of(unit)[i];
       if (digit.categorical) pattern_.resize(n_entries);
       uint16_t* const codes =
           digit.categorical ? pattern_.data() : codes_.narrow.data() + digit.column * codes_.stride;
@@ -188,9 +178,8 @@ class IntervalTableWriter {
     for (size_t d = 0; d < table.digits.size(); ++d) {
       const Digit& digit = table.digits[d];
       class_numbers_.assign(digit.n_classes, 0);
-      const bool used = at < unit.n_digits && layout_.units.digits[unit.digits + at].column == digit.column;
-      if (used) {
-        const Digit& own = layout_.units.digits[unit.digits + at++];
+      if (at < unit.n_digits && layout_.units.digits_of(unit)[at].column == digit.column) {
+        const Digit& own = layout_.units.digits_of(unit)[at++];
         for (uint32_t i = 0; i < digit.n_classes; ++i)
           class_numbers_[i] = static_cast<uint16_t>(class_of(numbers, own, codes_of_table_[d][i]) * stride);
         stride *= own.n_classes;
@@ -205,8 +194,7 @@ class IntervalTableWriter {
   const IntervalLayout& layout_;
   const std::unique_ptr<UnitValues<T>> values_;
   Plan& plan_;
-  const TableWindow* window_ = nullptr;
-  EntryNumbers numbers_{};                             // of the window
+  EntryNumbers numbers_{};
   std::vector<uint16_t> codes_of_class_, pattern_;     // of a digit of the unit
   std::vector<std::vector<uint16_t>> codes_of_table_;  // by digit of the table: a code for each class
   // By class of a digit of the table: its part of the unit's entry number.
@@ -215,7 +203,6 @@ class IntervalTableWriter {
   Aligned<T> unit_sums_;
   Aligned<double> unit_margins_;
   Aligned<uint16_t> index_;
-  std::vector<uint16_t> order_;  // 0, 1, 2, ...
 };
 
 // --- The plan ---
@@ -254,10 +241,7 @@ void place_contents(Plan& plan) {
         n_margins += table.n_entries * window.n_outputs;
       }
     }
-  if (plan.precision == Precision::kSingle)
-    out.floats.resize(n_sums);
-  else
-    out.doubles.resize(n_sums);
+  in_precision(plan.precision, [&](auto number) { numbers_of<decltype(number)>(out).resize(n_sums); });
   out.margins.resize(n_margins);
 }
 
@@ -282,31 +266,26 @@ void write_layout(const IntervalLayout& layout, Plan& plan) {
   }
 }
 
-template <class T, class SomeUnits>
-void write_tables(const IntervalLayout& layout, const SomeUnits& units, int64_t n_threads, Plan& plan) {
-  struct Task {
-    size_t packed, window, table;
-  };
-  std::vector<Task> tasks;
-  for (size_t w = 0; w < layout.windows.size(); ++w)
-    for (const size_t packed : layout.windows[w].tables) tasks.push_back({packed, w, tasks.size()});
-  share_items(static_cast<int64_t>(tasks.size()), n_threads, [&] {
-    return [&, writer = IntervalTableWriter<T>(layout, units.template make<T>(), plan)](int64_t i) mutable {
-      writer.write(layout.tables[tasks[i].packed], plan.intervals.windows[tasks[i].window],
-                   plan.intervals.tables[tasks[i].table]);
-    };
-  });
-}
-
-// Add the tables of a layout to a plan of the trees without tables.
-template <class SomeUnits>
-void add_tables(const IntervalLayout& layout, const SomeUnits& units, int64_t n_threads, Plan& plan) {
+// Add the tables of a layout to a plan of the trees without tables. make(number) returns UnitValues of the
+// type of the number.
+template <class Make>
+void add_tables(const IntervalLayout& layout, const Make& make, int64_t n_threads, Plan& plan) {
   write_layout(layout, plan);
   place_contents(plan);
-  if (plan.precision == Precision::kSingle)
-    write_tables<float>(layout, units, n_threads, plan);
-  else
-    write_tables<double>(layout, units, n_threads, plan);
+  struct Task {
+    size_t packed, window;
+  };
+  std::vector<Task> tasks;  // by table of the plan
+  for (size_t w = 0; w < layout.windows.size(); ++w)
+    for (const size_t packed : layout.windows[w].tables) tasks.push_back({packed, w});
+  in_precision(plan.precision, [&](auto number) {
+    share_items(static_cast<int64_t>(tasks.size()), n_threads, [&] {
+      return [&, writer = IntervalTableWriter(layout, make(number), plan)](int64_t i) mutable {
+        writer.write(layout.tables[tasks[i].packed], plan.intervals.windows[tasks[i].window],
+                     plan.intervals.tables[i]);
+      };
+    });
+  });
 }
 
 }  // namespace
@@ -314,14 +293,15 @@ void add_tables(const IntervalLayout& layout, const SomeUnits& units, int64_t n_
 Plan make_interval_plan(const Plan& plan, const IntervalLayout& layout, int64_t n_threads, bool unwalked) {
   const TableClock clock;
   if (plan.tables.against_background) {
-    const BackgroundUnits units(plan, layout);
-    Plan out = units.other_trees();
-    add_tables(layout, units, n_threads, out);
+    Plan out = trees_without_units(plan, layout);
+    const auto make = [&](auto number) { return make_background_units<decltype(number)>(plan); };
+    add_tables(layout, make, n_threads, out);
     clock.stop(out);
     return out;
   }
   WalkedUnits units(plan, layout, n_threads, unwalked);
-  add_tables(layout, units, n_threads, units.plan());
+  const auto make = [&](auto number) { return units.make<decltype(number)>(); };
+  add_tables(layout, make, n_threads, units.plan());
   units.drop_units();
   clock.stop(units.plan());
   return std::move(units.plan());

@@ -6,12 +6,12 @@ namespace skshap {
 
 Digit Digits::add(uint32_t column, bool categorical, const std::vector<uint16_t>& operands,
                   const std::vector<uint32_t>& classes, uint32_t missing) {
-  const Digit digit{.column = column,
-                    .categorical = categorical,
-                    .n_intervals = static_cast<uint16_t>(classes.size()),
-                    .n_classes = 0,
-                    .missing = 0,
-                    .numbers = numbers_.size()};
+  Digit digit{.column = column,
+              .categorical = categorical,
+              .n_intervals = static_cast<uint16_t>(classes.size()),
+              .n_classes = 0,
+              .missing = 0,
+              .numbers = numbers_.size()};
   const uint32_t most = std::max(missing, *std::max_element(classes.begin(), classes.end()));
   renumbered_.assign(most + 1, -1);
   uint16_t n = 0;
@@ -22,10 +22,9 @@ Digit Digits::add(uint32_t column, bool categorical, const std::vector<uint16_t>
   numbers_.insert(numbers_.end(), operands.begin(), operands.end());
   numbers_.resize(digit.numbers + digit.n_intervals - 1);  // categorical digits have no operands
   for (const uint32_t old : classes) numbers_.push_back(numbered(old));
-  Digit out = digit;
-  out.missing = numbered(missing);
-  out.n_classes = n;
-  return out;
+  digit.missing = numbered(missing);
+  digit.n_classes = n;
+  return digit;
 }
 
 template <class Take>

@@ -80,15 +80,16 @@ class IntervalLayoutBuilder {
   size_t n_leaves(size_t tree) const { return plan_.trees[tree].n_inner + 1; }
   // Return the number of Gauss-Legendre nodes of a tree, to which the prices refer.
   int n_nodes(size_t tree) const { return quadrature_nodes(plan_.index, plan_.trees[tree].n_features); }
-  size_t n_leaf_outputs(size_t tree) const { return n_used_outputs(plan_, chunk_of(plan_, tree)); }
+  // Return the number of outputs of a leaf, given the output of its tree, or -1.
+  size_t n_outputs(int32_t output) const { return output < 0 ? plan_.n_outputs : 1; }
   // Return the seconds for explaining a row by a tree without tables by intervals.
   double seconds_without(size_t tree) const {
     return plan_.tables.against_background ? background_seconds(tree) : walk_seconds(tree);
   }
   double background_seconds(size_t tree) const {
     const TableTree& tables = table_tree_of(plan_, tree);
-    double seconds = static_cast<double>(n_leaves(tree)) * prices_.leaf;
-    return seconds + background_seconds(tables.lookups, tables.lookups_end, prices_.table);
+    return static_cast<double>(n_leaves(tree)) * prices_.leaf +
+           background_seconds(tables.lookups, tables.lookups_end, prices_.table);
   }
   // Return the seconds to look up a row in some background tables, given the price of a table.
   double background_seconds(size_t first, size_t end, double price) const {
@@ -101,14 +102,14 @@ class IntervalLayoutBuilder {
   }
   double walk_seconds(size_t tree) const {
     // Each further output of a leaf takes about this fraction of the work for the first output.
-    const double work = 1 + 0.7 * static_cast<double>(n_leaf_outputs(tree) - 1);
+    const double work = 1 + 0.7 * static_cast<double>(n_outputs(chunk_of(plan_, tree).output) - 1);
     return static_cast<double>(n_leaves(tree)) * work * (prices_.leaf + prices_.leaf_node * n_nodes(tree));
   }
   size_t row_bytes(const PackedWindow& window) const {
-    return padded_sums(window_sums(plan_, window)) * element_bytes(plan_);
+    return padded_sums(size(window.features) * n_outputs(window.output)) * element_bytes(plan_);
   }
   size_t table_bytes(const PackedTable& table, size_t row_bytes) const {
-    return table.n_entries * (row_bytes + sizeof(double) * (table.output < 0 ? plan_.n_outputs : 1));
+    return table.n_entries * (row_bytes + sizeof(double) * n_outputs(table.output));
   }
   double lines(size_t row_bytes) const {
     return std::max(1.0, static_cast<double>(row_bytes) / prices_.line_bytes);
@@ -210,8 +211,7 @@ class IntervalLayoutBuilder {
     if (!limits_.on_gpu) return true;
     const TreeProgram& program = plan_.trees[tree];
     const auto first = plan_.decide.begin() + static_cast<std::ptrdiff_t>(program.decide);
-    return program.height <= kMostGpuLevels &&
-           quadrature_nodes(plan_.index, program.n_features) <= kMaxFixedNodes &&
+    return program.height <= kMostGpuLevels && n_nodes(tree) <= kMaxFixedNodes &&
            plan_.columns.size() <= kMostGpuCode &&
            std::all_of(first, first + static_cast<std::ptrdiff_t>(program.n_inner),
                        [&](const DecideNode& node) {
@@ -263,11 +263,7 @@ class IntervalLayoutBuilder {
         continue;
       }
       costs.lookup_seconds += background_seconds(tree);
-      const TableTree& background = table_tree_of(plan_, tree);
-      cost.n_lookups += background.lookups_end - background.lookups;
-      for (size_t i = background.lookups; i < background.lookups_end; ++i)
-        cost.bytes += plan_.tables.lookups[i].n_targets * element_bytes(plan_)
-                      << plan_.tables.lookups[i].n_bits;
+      cost.add_lookups(plan_, table_tree_of(plan_, tree));
     }
     for (const PackedWindow& window : out_.windows) {
       const size_t bytes = row_bytes(window);
@@ -292,10 +288,6 @@ class IntervalLayoutBuilder {
 };
 
 }  // namespace
-
-size_t window_sums(const Plan& plan, const PackedWindow& window) {
-  return size(window.features) * (window.output < 0 ? plan.n_outputs : 1);
-}
 
 size_t padded_sums(size_t n_sums) { return n_sums <= 8 ? 8 : (n_sums + 15) / 16 * 16; }
 

@@ -52,8 +52,7 @@ struct IntervalLayout {
   bool on_gpu = false;
 };
 
-// Return the number of sums of a row of a window: without padding, and with padding.
-size_t window_sums(const Plan& plan, const PackedWindow& window);
+// Return the number of sums of a row of a window, given the number without padding.
 size_t padded_sums(size_t n_sums);
 
 // Lay out tables for a plan for path-dependent values, or for a plan with background data. A tree gets no

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/threads.h"
-#include "plan/coded_trees.h"
+#include "plan/tree_paths.h"
 
 namespace skshap {
 namespace {
@@ -32,10 +32,11 @@ uint64_t n_bits(uint64_t x) {
 class Packer {
  public:
   Packer(const Plan& plan, Units& units, uint32_t most_entries, size_t most_features)
-      : plan_(plan), units_(units), most_entries_(most_entries), most_features_(most_features) {
-    for (const Column& column : plan.columns)
-      feature_of_column_.push_back(FeatureSet{1} << position(plan.features, column.feature));
-  }
+      : plan_(plan),
+        units_(units),
+        most_entries_(most_entries),
+        most_features_(most_features),
+        feature_of_column_(column_features(plan)) {}
 
   std::vector<PackedTable> pack() {
     for (size_t unit = 0; unit < units_.units.size(); ++unit) place(unit);
@@ -46,10 +47,12 @@ class Packer {
   void place(size_t unit) {
     check_interrupt();
     const Unit& u = units_.units[unit];
+    const Digit* const digits = units_.digits_of(u);
     features_ = 0;
-    for (size_t i = 0; i < u.n_digits; ++i) features_ |= feature_of_column_[digit(u, i).column];
+    for (size_t i = 0; i < u.n_digits; ++i)
+      features_ |= FeatureSet{1} << feature_of_column_[digits[i].column];
     // The trees of a plan are sorted by output.
-    const int32_t output = output_of(plan_, u.tree);
+    const int32_t output = chunk_of(plan_, u.tree).output;
     if (n_open_ && tables_[open_[0]].output != output) n_open_ = 0;
     size_t best = kMostOpen;
     double least = 0;
@@ -69,14 +72,12 @@ class Packer {
     }
     if (n_open_ == kMostOpen) close_one();
     open_[n_open_] = tables_.size();
-    PackedTable table{.units = {unit},
-                      .digits = {},
-                      .features = features_,
-                      .output = output,
-                      .n_entries = u.n_entries,
-                      .thresholds = u.thresholds};
-    for (size_t i = 0; i < u.n_digits; ++i) table.digits.push_back(digit(u, i));
-    tables_.push_back(std::move(table));
+    tables_.push_back({.units = {unit},
+                       .digits = {digits, digits + u.n_digits},
+                       .features = features_,
+                       .output = output,
+                       .n_entries = u.n_entries,
+                       .thresholds = u.thresholds});
     update(n_open_++);
   }
 
@@ -88,8 +89,6 @@ class Packer {
     const double room = static_cast<double>(most_entries_) / table.n_entries;
     most_lacking_[i] = room > 1 ? static_cast<int16_t>(std::log(room) / log_growth_) : 0;
   }
-
-  const Digit& digit(const Unit& unit, size_t i) const { return units_.digits[unit.digits + i]; }
 
   // Find the open tables that lack the fewest of a unit's thresholds, among the tables that could take the
   // lacking thresholds. The loops have no branches, so that the compiler vectorizes them.
@@ -118,7 +117,7 @@ class Packer {
     double growth = 1;
     size_t i = 0;
     for (size_t j = 0; j < unit.n_digits; ++j) {
-      const Digit& more = digit(unit, j);
+      const Digit& more = units_.digits_of(unit)[j];
       while (i < table.digits.size() && table.digits[i].column < more.column) ++i;
       if (i < table.digits.size() && table.digits[i].column == more.column) {
         const Digit& old = table.digits[i];
@@ -128,8 +127,7 @@ class Packer {
       }
       if (growth > most) return 0;
     }
-    if (growth >= bound || !has_room(table)) return 0;
-    return growth;
+    return growth < bound && has_room(table) ? growth : 0;
   }
 
   // Return whether a table can take the features of the unit in addition to its own features.
@@ -142,7 +140,7 @@ class Packer {
     digits_.clear();
     size_t i = 0;
     for (size_t j = 0; j < u.n_digits; ++j) {
-      const Digit more = digit(u, j);
+      const Digit& more = units_.digits_of(u)[j];
       while (i < table.digits.size() && table.digits[i].column < more.column)
         digits_.push_back(table.digits[i++]);
       if (i < table.digits.size() && table.digits[i].column == more.column)
@@ -177,7 +175,7 @@ class Packer {
   Units& units_;
   const uint32_t most_entries_;
   const size_t most_features_;
-  std::vector<FeatureSet> feature_of_column_;
+  const std::vector<int32_t> feature_of_column_;  // positions in Plan::features
   std::vector<PackedTable> tables_;
   // The open tables: their numbers, sizes and thresholds, and how many more thresholds they could take.
   size_t n_open_ = 0, open_[kMostOpen];
@@ -210,22 +208,17 @@ std::vector<PackedWindow> group_tables(const std::vector<PackedTable>& tables, s
     check_interrupt();
     const PackedTable& table = tables[i];
     PackedWindow* best = nullptr;
-    FeatureSet best_features = 0;
+    size_t least = SIZE_MAX;  // new features
     for (PackedWindow& window : windows) {
       if (window.output != table.output) continue;
-      const FeatureSet features = window.features | table.features;
-      if (size(features) > std::max(most_features, size(window.features))) continue;
-      if (best && size(features) - size(window.features) >= size(best_features) - size(best->features))
-        continue;
+      const size_t n_old = size(window.features), n_all = size(window.features | table.features);
+      if (n_all > std::max(most_features, n_old) || n_all - n_old >= least) continue;
       best = &window;
-      best_features = features;
+      least = n_all - n_old;
     }
-    if (!best) {
-      windows.push_back({{i}, table.features, table.output});
-      continue;
-    }
+    if (!best) best = &windows.emplace_back(PackedWindow{{}, 0, table.output});
     best->tables.push_back(i);
-    best->features = best_features;
+    best->features |= table.features;
   }
   return windows;
 }

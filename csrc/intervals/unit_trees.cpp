@@ -7,8 +7,6 @@
 namespace skshap {
 namespace {
 
-constexpr int32_t kNoLeaf = -1;
-
 // The limits of a part of merged trees. A part has at most kMostPartLeaves leaves, so that its decisions fit
 // a cache. There are about kManyParts parts for threads to share, unless the parts would have fewer than
 // kFewPartLeaves leaves. On a GPU, each part is a chunk, which has few leaves.
@@ -31,7 +29,7 @@ UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout)
     if (layout.units.has(tree) || merged[tree]) continue;
     begin_tree(tree);
     copy(0, 1);
-    units_.end_tree(output_of(plan, tree));
+    units_.end_tree(chunk_of(plan, tree).output);
   }
   n_walked_ = static_cast<int32_t>(units_.tree_output.size());
   for (size_t tree = 0; tree < plan.trees.size(); ++tree) {
@@ -39,9 +37,10 @@ UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout)
     begin_tree(tree);
     for (size_t i = layout.units.first_of_tree[tree]; i < layout.units.first_of_tree[tree + 1]; ++i) {
       add_unit(layout.units.units[i]);
-      units_.end_tree(output_of(plan, tree));
+      units_.end_tree(chunk_of(plan, tree).output);
     }
   }
+  next_.resize(units_.test.size(), -1);
 }
 
 CodedTrees UnitTrees::trees() const {
@@ -71,9 +70,6 @@ void UnitTrees::begin_tree(size_t tree) {
   nodes_ = plan_.decide.data() + program.decide;
   shares_ = plan_.shares.data() + program.decide;
   values_ = plan_.leaf_values.data() + program.leaves;
-  parent_.resize(2 * static_cast<size_t>(n_inner_) + 1);
-  for (int32_t node = 0; node < n_inner_; ++node)
-    parent_[children_[2 * node]] = parent_[children_[2 * node + 1]] = node;
 }
 
 void UnitTrees::add_merged(const MergedTrees& merged, size_t most) {
@@ -98,7 +94,8 @@ void UnitTrees::add_part(const MergedTrees& merged, size_t leaves, size_t leaves
     places.pop_back();
     int32_t last = -1;
     const auto add = [&] {
-      const int32_t number = add_node(place.cover);
+      const int32_t number = units_.add_node(place.cover);
+      next_.push_back(-1);
       if (last >= 0)
         next_[first + last] = number;
       else if (place.parent >= 0)
@@ -124,8 +121,6 @@ void UnitTrees::add_part(const MergedTrees& merged, size_t leaves, size_t leaves
 // Copy the nodes of the path from the root, with a leaf of value 0 beside each of them, and then the nodes
 // below.
 void UnitTrees::add_unit(const Unit& unit) {
-  path_.clear();  // from the unit's node up
-  for (int32_t node = unit.node; node != 0; node = parent_[node]) path_.push_back(node);
   const int64_t first = units_.tree_offsets.back();
   int64_t above = -1;  // the node above the next node of the path
   bool right = false;
@@ -133,27 +128,29 @@ void UnitTrees::add_unit(const Unit& unit) {
   const auto attach = [&](int32_t child) {
     if (above >= 0) (right ? units_.right : units_.left)[above] = child;
   };
-  int32_t node = 0;
-  for (size_t i = path_.size(); i-- > 0; node = path_[i]) {
-    const int32_t number = add_leaf(cover, kNoLeaf);
+  for (int32_t node = 0; node != unit.node; node = children_[2 * node + right]) {
+    const int32_t number = units_.add_node(cover);
     attach(number);
     set_test(number, node);
-    right = children_[2 * node + 1] == path_[i];
+    right = unit.is_right_of(node, children_);
     const double share = shares_[node];
-    const int32_t other = add_leaf(right ? share : 1 - share, kNoLeaf);
+    const int32_t other = units_.add_node(right ? share : 1 - share);
     above = first + number;
     (right ? units_.left : units_.right)[above] = other;
     cover = right ? 1 - share : share;
   }
-  attach(copy(node, cover));
+  attach(copy(unit.node, cover));
 }
 
 // Copy a node and all nodes below it. Return the number of the copy in its new tree.
 int32_t UnitTrees::copy(int32_t node, double cover) {
   const int64_t first = units_.tree_offsets.back();
   const auto add = [&](int32_t from, double share) {
-    const int32_t number = add_leaf(share, is_leaf(from) ? from - n_inner_ : kNoLeaf);
-    if (!is_leaf(from)) stack_.push_back({from, number});
+    const int32_t number = units_.add_node(share), width = units_.width;
+    if (is_leaf(from))
+      std::copy_n(values_ + static_cast<size_t>(from - n_inner_) * width, width, units_.value.end() - width);
+    else
+      stack_.push_back({from, number});
     return number;
   };
   const int32_t root = add(node, cover);
@@ -165,21 +162,6 @@ int32_t UnitTrees::copy(int32_t node, double cover) {
     units_.right[first + number] = add(children_[2 * from + 1], 1 - shares_[from]);
   }
   return root;
-}
-
-// Add a node without children, whose value is the value of a leaf or 0. Return its number in its new tree.
-int32_t UnitTrees::add_leaf(double cover, int32_t leaf) {
-  const int32_t number = add_node(cover);
-  const int32_t width = units_.width;
-  if (leaf != kNoLeaf)
-    std::copy_n(values_ + static_cast<size_t>(leaf) * width, width, units_.value.end() - width);
-  return number;
-}
-
-// Add a leaf of value 0.
-int32_t UnitTrees::add_node(double cover) {
-  next_.push_back(-1);
-  return units_.add_node(cover);
 }
 
 // Give a node the test of a node of the plan.

@@ -26,8 +26,6 @@ class UnitTrees {
   void add_part(const MergedTrees& merged, size_t leaves, size_t leaves_end);
   void add_unit(const Unit& unit);
   int32_t copy(int32_t node, double cover);
-  int32_t add_leaf(double cover, int32_t leaf);
-  int32_t add_node(double cover);
   void set_test(int32_t number, int32_t node);
   void set_test(int32_t number, const DecideNode& test, int32_t feature);
 
@@ -41,11 +39,9 @@ class UnitTrees {
   const int32_t* children_ = nullptr;
   const DecideNode* nodes_ = nullptr;
   const double *shares_ = nullptr, *values_ = nullptr;
-  std::vector<int32_t> parent_;  // by node below n_inner_, and by leaf
   CodedTreeArrays units_;
   std::vector<int32_t> next_;
   std::vector<std::pair<int32_t, int32_t>> stack_;
-  std::vector<int32_t> path_;
 };
 
 }  // namespace skshap

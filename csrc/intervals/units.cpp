@@ -1,6 +1,7 @@
 #include "intervals/units.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/threads.h"
 #include "plan/coded_trees.h"
@@ -60,9 +61,9 @@ class Finder {
   Units find() {
     out_.first_of_tree.push_back(0);
     for (size_t tree = 0; tree < plan_.trees.size(); ++tree) {
-      const size_t n_units = out_.units.size(), n_digits = out_.digits.size();
+      const size_t n_digits = out_.digits.size();
       if ((!chosen_.empty() && !chosen_[tree]) || !divide_tree(tree)) {
-        out_.units.resize(n_units);
+        out_.units.resize(out_.first_of_tree.back());
         out_.digits.resize(n_digits);
       }
       out_.first_of_tree.push_back(out_.units.size());
@@ -82,9 +83,9 @@ class Finder {
       const Column& column = plan_.columns[nodes_[node].column];
       if (column.categorical && column.categories.size() > kMostCategories) return false;
     }
-    n_units_ = n_leaves_ = 0;
+    n_leaves_ = 0;
     if (plan_.tables.against_background && !find_groups()) return false;
-    return divide(0) && has_enough_leaves(0);
+    return divide(0, -1) && has_enough_leaves(0);
   }
 
   // Find the leaves that share background tables. Return whether all leaves have background tables.
@@ -113,17 +114,17 @@ class Finder {
   // Return whether the units so far, except for `spare` units, have least_leaves leaves on average. Deep
   // trees are given up before all their units are found.
   bool has_enough_leaves(double spare) const {
-    return (static_cast<double>(n_units_) - spare) * least_leaves_ <= static_cast<double>(n_leaves_);
+    const size_t n_units = out_.units.size() - out_.first_of_tree.back();
+    return (static_cast<double>(n_units) - spare) * least_leaves_ <= static_cast<double>(n_leaves_);
   }
 
   bool is_leaf(int32_t node) const { return node >= n_inner_; }
   int32_t child(int32_t node, bool right) const { return children_[2 * node + right]; }
 
   // Divide the leaves below a node into units. Return whether tables can explain all of these leaves.
-  bool divide(int32_t node) {
-    if (take(node)) {
+  bool divide(int32_t node, int32_t parent) {
+    if (take(node, parent)) {
       take_groups();
-      ++n_units_;
       n_leaves_ += n_below_ + 1;
       return has_enough_leaves(kSpareUnits);
     }
@@ -136,7 +137,7 @@ class Finder {
     if (is_new) path_.push_back(test.column);
     for (const bool right : {false, true}) {
       above.push_back({&test, right != static_cast<bool>(test.flags & kFlip)});
-      all = all && divide(child(node, right));
+      all = all && divide(child(node, right), node);
       above.pop_back();
     }
     if (is_new) path_.pop_back();
@@ -145,32 +146,29 @@ class Finder {
   }
 
   // Make a unit of the leaves below a node, unless its table would be too large.
-  bool take(int32_t node) {
+  bool take(int32_t node, int32_t parent) {
     const uint32_t most_entries = is_group(node) ? std::max(most_entries_, kMostOfOneTable) : most_entries_;
     used_ = path_;
     for (const uint32_t c : used_) tests_[c].range = range_of(tests_[c].above);
-    const bool fits = collect(node, most_entries);
     const size_t first = out_.digits.size();
-    uint64_t n_entries = 1;
-    if (fits) {
-      std::sort(used_.begin(), used_.end());
-      for (const uint32_t c : used_) {
-        out_.digits.push_back(plan_.columns[c].categorical ? categorical_digit(c) : numeric_digit(c));
-        n_entries *= out_.digits.back().n_classes;
-        if (n_entries > most_entries) break;
-      }
+    uint64_t n_entries = collect(node, most_entries) ? 1 : UINT64_MAX;
+    for (size_t i = 0; i < used_.size() && n_entries <= most_entries; ++i) {
+      const uint32_t c = used_[i];
+      out_.digits.push_back(plan_.columns[c].categorical ? categorical_digit(c) : numeric_digit(c));
+      n_entries *= out_.digits.back().n_classes;
     }
     for (const uint32_t c : used_) {
       tests_[c].below.clear();
       tests_[c].divisors.clear();
       tests_[c].range = {};
     }
-    if (!fits || n_entries > most_entries) {
+    if (n_entries > most_entries) {
       out_.digits.resize(first);
       return false;
     }
     out_.units.push_back({.tree = tree_,
                           .node = node,
+                          .parent = parent,
                           .n_nodes = static_cast<uint32_t>(level_) + n_below_,
                           .digits = first,
                           .n_digits = out_.digits.size() - first,
@@ -216,12 +214,11 @@ class Finder {
     return true;
   }
 
-  // Collect the tests below a node. As soon as the tests need too many entries, even without entries for
-  // missing values, stop and return false.
+  // Collect the tests below a node, and sort the columns of these tests and of the path. As soon as the tests
+  // need too many entries, even without entries for missing values, stop and return false.
   bool collect(int32_t node, double most_entries) {
     n_below_ = 0;
-    double n_entries = 1;
-    for (size_t i = 0; i < used_.size(); ++i) n_entries *= 2;
+    double n_entries = std::ldexp(1.0, static_cast<int>(used_.size()));
     stack_.assign(1, node);
     while (!stack_.empty()) {
       const int32_t at = stack_.back();
@@ -242,6 +239,7 @@ class Finder {
       stack_.push_back(child(at, false));
       stack_.push_back(child(at, true));
     }
+    std::sort(used_.begin(), used_.end());
     return true;
   }
 
@@ -266,12 +264,11 @@ class Finder {
     if (reachable && tests.range.low >= 0) add_operand(tests.range.low);
     for (const int32_t rank : tests.divisors) add_operand(rank);
     if (reachable && tests.range.high < 1 << 16) add_operand(tests.range.high);
-    bool missing_inside = true;
-    for (const Condition& condition : tests.above)
-      missing_inside = missing_inside && condition.test->bias != condition.beyond;
-    uint32_t missing = kOutside;
-    if (missing_inside) missing = class_of_missing(tests);
-    return out_.numbers.add(c, false, operands_, classes_, missing);
+    const bool missing_inside =
+        std::all_of(tests.above.begin(), tests.above.end(),
+                    [](const Condition& condition) { return condition.test->bias != condition.beyond; });
+    return out_.numbers.add(c, false, operands_, classes_,
+                            missing_inside ? class_of_missing(tests) : kOutside);
   }
 
   // Return the class of the interval whose codes go the same way as missing values, or a new class.
@@ -320,7 +317,7 @@ class Finder {
   int32_t n_inner_ = 0;
   const DecideNode* nodes_ = nullptr;
   const int32_t* children_ = nullptr;
-  size_t n_units_ = 0, n_leaves_ = 0;  // of the tree
+  size_t n_leaves_ = 0;  // of the units of the tree
   uint32_t n_below_ = 0;
   TreeGroups groups_;           // of the tree, with background data
   std::vector<bool> is_group_;  // by node
@@ -345,8 +342,6 @@ const Chunk& chunk_of(const Plan& plan, size_t tree) {
   return *std::upper_bound(plan.chunks.begin(), plan.chunks.end(), tree,
                            [](size_t i, const Chunk& chunk) { return i < chunk.tree_end; });
 }
-
-int32_t output_of(const Plan& plan, size_t tree) { return chunk_of(plan, tree).output; }
 
 const TableTree& table_tree_of(const Plan& plan, size_t tree) {
   return *std::lower_bound(plan.tables.trees.begin(), plan.tables.trees.end(), tree,

@@ -16,11 +16,19 @@ namespace skshap {
 struct Unit {
   size_t tree;                          // in Plan::trees
   int32_t node;                         // the root of the subtree of its leaves, as in Plan::children
+  int32_t parent;                       // of this node, or -1
   uint32_t n_nodes;                     // inner nodes of its paths, from the root of the tree
   size_t digits, n_digits;              // in Units::digits, ascending by column
   uint32_t n_entries;                   // the product of the numbers of classes
   uint64_t thresholds;                  // a bit for each threshold and category test, by its hash
   size_t lookups = 0, lookups_end = 0;  // with background data: its tables in Tables::lookups
+
+  // Return whether the path to the unit's node goes right at a node above, given the children of the tree's
+  // nodes. Inner nodes are in preorder.
+  bool is_right_of(int32_t above, const int32_t* children) const {
+    const int32_t right = children[2 * above + 1];
+    return above == parent ? right == node : right <= parent;
+  }
 };
 
 struct Units {
@@ -30,6 +38,7 @@ struct Units {
   std::vector<size_t> first_of_tree;  // by tree, and one more
 
   bool has(size_t tree) const { return first_of_tree[tree] < first_of_tree[tree + 1]; }
+  const Digit* digits_of(const Unit& unit) const { return digits.data() + unit.digits; }
 };
 
 // Divide the trees of a plan into units whose tables have at most most_entries entries. `chosen` says, by
@@ -40,8 +49,7 @@ struct Units {
 Units find_units(const Plan& plan, uint32_t most_entries, double least_leaves,
                  const std::vector<bool>& chosen = {});
 
-// Return the output of a tree, or -1 if each leaf holds all outputs.
-int32_t output_of(const Plan& plan, size_t tree);
+// Return the chunk of a tree.
 const Chunk& chunk_of(const Plan& plan, size_t tree);
 
 // Return the tables that a tree has against background data.

@@ -14,29 +14,19 @@ namespace {
 template <class T>
 class UnitWalker : public UnitValues<T> {
  public:
-  UnitWalker(const IntervalLayout& layout, const Plan& plan,
-             const std::vector<std::vector<UnitCopy>>& trees_of_unit)
-      : layout_(layout), plan_(plan), trees_of_unit_(trees_of_unit), margins_(plan, kernels()) {
-    size_t phi = 0, stack = 0;
-    for (const Chunk& chunk : plan.chunks) stack = std::max(stack, walk_stack(plan, chunk));
-    for (const std::vector<UnitCopy>& copies : trees_of_unit) {
-      size_t unit_sums = 0;
-      for (const UnitCopy& copy : copies) unit_sums += n_sums(chunk_of(plan, copy.tree));
-      phi = std::max(phi, unit_sums);
-    }
-    phi_.resize(phi);
-    stack_.resize(stack);
+  UnitWalker(const Plan& plan, const std::vector<std::vector<UnitCopy>>& trees_of_unit)
+      : plan_(plan), trees_of_unit_(trees_of_unit), margins_(plan, kernels()) {
     grow(zeros_, kBlockRows);
     grow(words_, kFirstWord + 2 * (2 * most_inner_nodes(plan) + 1));  // the words of leaves are read, too
   }
 
-  void write(size_t unit, const CodeTile& codes, const EntryNumbers& numbers, T* sums,
+  void write(size_t number, const Unit& unit, const CodeTile& codes, const EntryNumbers& numbers, T* sums,
              double* margins) override {
-    const std::vector<UnitCopy>& copies = trees_of_unit_[unit];
-    const size_t n_entries = layout_.units.units[unit].n_entries;
+    const std::vector<UnitCopy>& copies = trees_of_unit_[number];
+    const size_t row_size = numbers.window->row_size, n_outputs = numbers.window->n_outputs;
     find_columns(copies, numbers);
-    for (size_t first = 0; first < n_entries; first += kBlockRows) {
-      const size_t n_rows = std::min<size_t>(kBlockRows, n_entries - first);
+    for (size_t first = 0; first < unit.n_entries; first += kBlockRows) {
+      const size_t n_rows = std::min<size_t>(kBlockRows, unit.n_entries - first);
       T* phi = phi_.data();
       for (const UnitCopy& copy : copies) {
         const TreeProgram& program = plan_.trees[copy.tree];
@@ -44,13 +34,15 @@ class UnitWalker : public UnitValues<T> {
         decide_block(plan_, kernels(), plan_.decide.data() + program.decide, program.n_inner, codes,
                      static_cast<int>(first / kBlockRows), words_.data());
         std::fill_n(phi, n_sums(chunk), T(0));
+        grow(stack_, walk_stack(plan_, chunk));
         walk_values(plan_, chunk, program, words_.data(), static_cast<int>(n_rows), phi, stack_.data());
         phi += n_sums(chunk);
         if (program.adds_margin)
-          write_margins(program, n_rows, numbers.n_outputs, margins + first * numbers.n_outputs);
+          this->write_margins(n_rows, n_outputs, margins + first * n_outputs, [&](double* margin) {
+            margins_.add(program, n_outputs, words_.data(), static_cast<int>(n_rows), margin, kBlockRows);
+          });
       }
-      kernels().of<T>().interleave(
-          {columns_.data(), numbers.row_size, n_rows, sums + first * numbers.row_size});
+      kernels().of<T>().interleave({columns_.data(), row_size, n_rows, sums + first * row_size});
     }
   }
 
@@ -62,7 +54,10 @@ class UnitWalker : public UnitValues<T> {
 
   // Find, for each number of an entry, the sums of the walks that belong to it.
   void find_columns(const std::vector<UnitCopy>& copies, const EntryNumbers& numbers) {
-    columns_.assign(numbers.row_size, zeros_.data());
+    size_t n_all = 0;
+    for (const UnitCopy& copy : copies) n_all += n_sums(chunk_of(plan_, copy.tree));
+    grow(phi_, n_all);
+    columns_.assign(numbers.window->row_size, zeros_.data());
     const T* phi = phi_.data();
     for (const UnitCopy& copy : copies) {
       const Chunk& chunk = chunk_of(plan_, copy.tree);
@@ -70,7 +65,7 @@ class UnitWalker : public UnitValues<T> {
         if (!has_value(copies, copy, chunk.slots[slot])) continue;
         const int32_t position = numbers.position[chunk.slots[slot]];
         if (position < 0) continue;  // of other units of the chunk
-        for (size_t o = 0; o < numbers.n_outputs; ++o)
+        for (size_t o = 0; o < numbers.window->n_outputs; ++o)
           columns_[o * numbers.n_features + position] = phi + (o * chunk.slots.size() + slot) * kBlockRows;
       }
       phi += n_sums(chunk);
@@ -87,29 +82,18 @@ class UnitWalker : public UnitValues<T> {
                         [&](const UnitCopy& other) { return other.apart == group; });
   }
 
-  void write_margins(const TreeProgram& program, size_t n_rows, size_t n_outputs, double* margins) {
-    grow(margin_, n_outputs * kBlockRows);
-    std::fill_n(margin_.data(), n_outputs * kBlockRows, 0.0);
-    margins_.add(program, n_outputs, words_.data(), static_cast<int>(n_rows), margin_.data(), kBlockRows);
-    for (size_t o = 0; o < n_outputs; ++o)
-      for (size_t row = 0; row < n_rows; ++row)
-        margins[row * n_outputs + o] = margin_.data()[o * kBlockRows + row];
-  }
-
-  const IntervalLayout& layout_;
   const Plan& plan_;
   const std::vector<std::vector<UnitCopy>>& trees_of_unit_;
   Margins margins_;
   Aligned<uint64_t> words_;
   Aligned<T> phi_, stack_, zeros_;
   std::vector<const T*> columns_;  // by number of an entry: 64 sums of the walk
-  Aligned<double> margin_;
 };
 
 }  // namespace
 
 WalkedUnits::WalkedUnits(const Plan& plan, const IntervalLayout& layout, int64_t n_threads, bool unwalked)
-    : layout_(layout), trees_of_unit_(layout.units.units.size()) {
+    : trees_of_unit_(layout.units.units.size()) {
   const UnitTrees units(plan, layout);
   const CodedTrees trees = units.trees();
   std::vector<int32_t> unit_of(trees.n_trees), apart(unit_of.size(), kNoGroup);  // by tree that is compiled
@@ -139,7 +123,7 @@ WalkedUnits::WalkedUnits(const Plan& plan, const IntervalLayout& layout, int64_t
 
 template <class T>
 std::unique_ptr<UnitValues<T>> WalkedUnits::make() const {
-  return std::make_unique<UnitWalker<T>>(layout_, out_, trees_of_unit_);
+  return std::make_unique<UnitWalker<T>>(out_, trees_of_unit_);
 }
 
 void WalkedUnits::drop_units() {

@@ -31,7 +31,6 @@ class WalkedUnits {
   void drop_units();
 
  private:
-  const IntervalLayout& layout_;
   int32_t n_walked_ = 0;
   Plan out_;
   std::vector<std::vector<UnitCopy>> trees_of_unit_;

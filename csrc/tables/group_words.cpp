@@ -11,12 +11,10 @@ uint64_t index_bit(uint32_t bit, size_t block) {
   return block >> (bit - 6) & 1 ? ~uint64_t{0} : 0;
 }
 
-void GroupWords::make(const TreeProgram& tree, const TreeGroups& groups, const TreeGroups::Group& group,
-                      uint32_t first_bit) {
+void GroupWords::make(const TreeProgram& tree, const TreeGroups& groups, const TreeGroups::Group& group) {
   groups_ = &groups;
   group_ = group;
-  first_bit_ = first_bit;
-  const uint32_t n_bits = group.n_bits() - first_bit;
+  const uint32_t n_bits = group.n_bits();
   n_blocks_ = block_count(size_t{1} << n_bits);
   block_words_ = skshap::block_words(n_bits);
   words_.assign(n_blocks_ * block_words_, ~uint64_t{0});
@@ -25,13 +23,13 @@ void GroupWords::make(const TreeProgram& tree, const TreeGroups& groups, const T
     for (uint32_t i = 0; i < n_bits; ++i) {
       const uint64_t set = index_bit(i, block);
       uint64_t* const word = words + kFirstWord + 2 * i;
-      if (first_bit + i < group.n_above) {
-        const bool right = groups.steps[group.above + first_bit + i].bit & 1;
+      if (i < group.n_above) {
+        const bool right = groups.steps[group.above + i].bit & 1;
         word[0] = right ? set : ~uint64_t{0};
         word[1] = right ? 0 : set;
         continue;
       }
-      const DecideNode& node = plan_.decide[tree.decide + group.first_node + (first_bit + i - group.n_above)];
+      const DecideNode& node = plan_.decide[tree.decide + group.first_node + (i - group.n_above)];
       const bool is_new = node.previous < static_cast<uint32_t>(kFirstWord);
       const bool right = node.flags & kPreviousRight;
       word[0] = is_new ? ~uint64_t{0} : bit_rows(words, local(node.previous << 1 | right));
@@ -45,8 +43,8 @@ uint32_t GroupWords::local(uint32_t bit) const {
   const bool inside = node >= group_.first_node && node < group_.first_node + group_.n_nodes;
   size_t i = group_.n_above + (node - group_.first_node);
   if (!inside)
-    for (i = first_bit_; groups_->steps[group_.above + i].bit != bit;) ++i;
-  return bit_of(static_cast<int32_t>(i - first_bit_), bit & 1);
+    for (i = 0; groups_->steps[group_.above + i].bit != bit;) ++i;
+  return bit_of(static_cast<int32_t>(i), bit & 1);
 }
 
 void GroupWords::index(const std::vector<uint32_t>& bits, Aligned<uint16_t>& out) const {

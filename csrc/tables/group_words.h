@@ -11,16 +11,14 @@ namespace skshap {
 uint64_t index_bit(uint32_t bit, size_t block);
 
 // Decision words for every value of a group's index: words for the path above the group, and words for its
-// nodes. The first bits of the index may be left out.
+// nodes.
 class GroupWords {
  public:
   explicit GroupWords(const Plan& plan) : plan_(plan) {}
 
-  void make(const TreeProgram& tree, const TreeGroups& groups, const TreeGroups::Group& group,
-            uint32_t first_bit = 0);
+  void make(const TreeProgram& tree, const TreeGroups& groups, const TreeGroups::Group& group);
 
-  // Return the bit of these words that stands for a bit of the tree. The first `first_bit` steps of the path
-  // have no bits.
+  // Return the bit of these words that stands for a bit of the tree.
   uint32_t local(uint32_t bit) const;
 
   // Write, for each row, the number that these bits form.
@@ -34,7 +32,6 @@ class GroupWords {
   const Plan& plan_;
   const TreeGroups* groups_ = nullptr;
   TreeGroups::Group group_{};
-  uint32_t first_bit_ = 0;
   size_t block_words_ = 0, n_blocks_ = 0;
   std::vector<uint64_t> words_;
 };

@@ -1,9 +1,8 @@
 // Plan -> tables of path-dependent values, for trees that use the same split throughout each level. The walk
 // itself fills the tables: it runs on a row for each index.
-#include <atomic>
-
 #include "base/aligned.h"
 #include "base/threads.h"
+#include "rows/tiles.h"
 #include "rows/value_walk.h"
 #include "tables/group_words.h"
 #include "tables/stored_tables.h"
@@ -56,22 +55,19 @@ std::vector<int32_t> levels_of(const Plan& plan, const TreeProgram& tree) {
   return first;
 }
 
-size_t level_bytes(const Plan& plan, const Chunk& chunk, size_t n_levels) {
-  return n_used_outputs(plan, chunk) * (n_levels * element_bytes(plan) + sizeof(double)) << n_levels;
-}
-
-// Take as many such trees as the memory allows. Subtract the bytes of their tables from table_bytes.
-std::vector<LevelTree> take_level_trees(Plan& plan, size_t& table_bytes) {
+// Return as many such trees as the memory allows.
+std::vector<LevelTree> find_level_trees(const Plan& plan, size_t table_bytes) {
   std::vector<LevelTree> level_trees;
-  for (const Chunk& chunk : plan.chunks)
-    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+  for (size_t c = 0; c < plan.chunks.size(); ++c) {
+    const size_t n_outputs = n_used_outputs(plan, plan.chunks[c]);
+    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) {
       std::vector<int32_t> nodes = levels_of(plan, plan.trees[i]);
-      const size_t needed = level_bytes(plan, chunk, nodes.size());
+      const size_t n = nodes.size(), needed = n_outputs * (n * element_bytes(plan) + sizeof(double)) << n;
       if (nodes.empty() || needed > table_bytes) continue;
       table_bytes -= needed;
-      plan.trees[i].walked = false;
-      level_trees.push_back({i, std::move(nodes)});
+      level_trees.push_back({c, i, std::move(nodes)});
     }
+  }
   return level_trees;
 }
 
@@ -79,22 +75,15 @@ std::vector<LevelTree> take_level_trees(Plan& plan, size_t& table_bytes) {
 template <class T>
 class LevelWriter {
  public:
-  explicit LevelWriter(Plan& plan) : plan_(plan) {
-    size_t phi = 0, stack = 0;
-    for (const Chunk& chunk : plan.chunks) {
-      phi = std::max(phi, n_used_outputs(plan, chunk) * chunk.slots.size() * kBlockRows);
-      stack = std::max(stack, walk_stack(plan, chunk));
-    }
-    phi_.resize(phi);
-    stack_.resize(stack);
-    slot_.resize(plan.features.size());
-  }
+  explicit LevelWriter(Plan& plan) : plan_(plan), slot_(plan.features.size()) {}
 
   void write_tree(const TableTree& tree) {
     const TableBatch& batch = plan_.tables.batches[tree.batch];
     const Chunk& chunk = plan_.chunks[batch.chunk];
     const Lookup& lookup = plan_.tables.lookups[tree.lookups];
     const size_t width = n_used_outputs(plan_, chunk), n_slots = chunk.slots.size();
+    grow(phi_, width * n_slots * kBlockRows);
+    grow(stack_, walk_stack(plan_, chunk));
     for (size_t slot = 0; slot < n_slots; ++slot) slot_[chunk.slots[slot]] = slot;
     from_.clear();
     for (uint32_t i = 0; i < lookup.n_targets; ++i) {
@@ -133,12 +122,13 @@ class LevelWriter {
   std::vector<uint64_t> words_;
 };
 
-template <class T>
 void write_tables(Plan& plan, int64_t n_threads) {
-  share_items(static_cast<int64_t>(plan.tables.trees.size()), n_threads, [&] {
-    return [&plan, levels = LevelWriter<T>(plan)](int64_t i) mutable {
-      levels.write_tree(plan.tables.trees[i]);
-    };
+  in_precision(plan.precision, [&](auto number) {
+    share_items(static_cast<int64_t>(plan.tables.trees.size()), n_threads, [&] {
+      return [&plan, levels = LevelWriter<decltype(number)>(plan)](int64_t i) mutable {
+        levels.write_tree(plan.tables.trees[i]);
+      };
+    });
   });
 }
 
@@ -149,18 +139,14 @@ Plan make_level_plan(const EnsembleView& ensemble, Precision precision, Index in
   Plan plan = make_plan(ensemble, precision, 1, index, true, n_threads);
   const TableClock clock;
   plan.tables.level_limit = stored ? stored->level_limit : table_bytes;
-  size_t spare_bytes = plan.tables.level_limit;
-  const std::vector<LevelTree> levels = take_level_trees(plan, spare_bytes);
+  const std::vector<LevelTree> levels = find_level_trees(plan, plan.tables.level_limit);
   if (levels.empty() && !stored) return plan;
   lay_out_level_tables(plan, levels);
   if (stored) {
     take_tables(plan, *stored);
   } else {
     allocate_tables(plan);
-    if (precision == Precision::kSingle)
-      write_tables<float>(plan, n_threads);
-    else
-      write_tables<double>(plan, n_threads);
+    write_tables(plan, n_threads);
   }
   drop_walks(plan);
   clock.stop(plan);

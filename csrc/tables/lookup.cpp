@@ -33,13 +33,13 @@ size_t n_decided(const Plan& plan, const TableTree& tree) {
   return tree.n_levels ? tree.n_levels : plan.trees[tree.tree].n_inner;
 }
 
-void decide_blocks(const Plan& plan, const Kernels& kernels, const TableTree& tree, const CodeTile& codes,
-                   size_t n_blocks, uint64_t* words) {
+void decide_blocks(const Plan& plan, const TableTree& tree, const CodeTile& codes, size_t n_blocks,
+                   uint64_t* words) {
   const size_t n_nodes = n_decided(plan, tree), stride = block_words(n_nodes);
   const DecideNode* nodes = tree.n_levels ? plan.tables.levels.data() + tree.levels
                                           : plan.decide.data() + plan.trees[tree.tree].decide;
   for (size_t block = 0; block < n_blocks; ++block, words += stride)
-    decide_block(plan, kernels, nodes, n_nodes, codes, static_cast<int>(block), words);
+    decide_block(plan, kernels(), nodes, n_nodes, codes, static_cast<int>(block), words);
 }
 
 size_t table_row_bytes(const Plan& plan) {
@@ -55,8 +55,7 @@ size_t table_runner_bytes(const Plan& plan) {
 }
 
 template <class T>
-TableRunner<T>::TableRunner(const Plan& plan, const Kernels& kernels, size_t tile)
-    : plan_(plan), kernels_(kernels) {
+TableRunner<T>::TableRunner(const Plan& plan, size_t tile) : plan_(plan) {
   if (plan.tables.trees.empty()) return;
   // Behind the words of the last block, the words of its leaves are read as well.
   words_.resize(tile / kBlockRows * block_words(most_decided(plan)) + 2 * (most_inner_nodes(plan) + 1));
@@ -70,7 +69,7 @@ TableRunner<T>::TableRunner(const Plan& plan, const Kernels& kernels, size_t til
 
 template <class T>
 bool TableRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& sums, TileSums* margin,
-                         Margins& margins, const std::function<bool()>& stop) {
+                         Margins& margins, const Stop& stop) {
   codes_ = &codes;
   n_rows_ = static_cast<size_t>(n_rows);
   n_blocks_ = block_count(n_rows_);
@@ -88,11 +87,10 @@ bool TableRunner<T>::run(const CodeTile& codes, int n_rows, TileSums& sums, Tile
 template <class T>
 void TableRunner<T>::run_tree(const TableTree& tree, const TableBatch& batch, TileSums* margin,
                               Margins& margins) {
-  const Tables& tables = plan_.tables;
   const Chunk& chunk = plan_.chunks[batch.chunk];
   const size_t n_outputs = n_used_outputs(plan_, chunk);
   const size_t first_output = std::max(chunk.output, 0);
-  decide_blocks(plan_, kernels_, tree, *codes_, n_blocks_, words_.data());
+  decide_blocks(plan_, tree, *codes_, n_blocks_, words_.data());
   block_words_ = block_words(n_decided(plan_, tree));
   if (margin && tree.adds_margin && !tree.n_levels)
     for (size_t block = 0; block < n_blocks_; ++block)
@@ -101,8 +99,16 @@ void TableRunner<T>::run_tree(const TableTree& tree, const TableBatch& batch, Ti
                   margin->at(first_output) + block * kBlockRows, margin->stride());
   for (size_t first = 0; first < n_blocks_; first += kPartBlocks)
     lookup(tree, batch.row_size, first, std::min(kPartBlocks, n_blocks_ - first));
-  if (margin && tree.n_levels) add_level_margin(tree, n_outputs, first_output, *margin);
-  for (size_t i = tree.leaves; i < tree.leaves_end; ++i) add_pattern_leaf(tables.leaves[i], batch);
+  if (margin && tree.n_levels)
+    kernels().add_margins({.index = index_.data(),
+                           .n_tables = 1,
+                           .index_stride = 0,
+                           .n_rows = n_blocks_ * kBlockRows,
+                           .margins = plan_.tables.level_values.data() + tree.values,
+                           .n_outputs = n_outputs,
+                           .margin = margin->at(first_output),
+                           .stride = margin->stride()});
+  for (size_t i = tree.leaves; i < tree.leaves_end; ++i) add_pattern_leaf(plan_.tables.leaves[i], batch);
 }
 
 template <class T>
@@ -112,57 +118,31 @@ void TableRunner<T>::lookup(const TableTree& tree, size_t row_size, size_t first
   const size_t n_rows = std::min(n_blocks * kBlockRows, n_rows_ - first_row);
   for (size_t i = tree.lookups; i < tree.lookups_end; ++i) {
     const Lookup& group = tables.lookups[i];
-    kernels_.index({.words = words_.data() + first_block * block_words_,
-                    .block_words = block_words_,
-                    .n_blocks = n_blocks,
-                    .bits = tables.bits.data() + group.bits,
-                    .n_bits = group.n_bits,
-                    .index = index_.data() + first_row});
-    const LookupArgs<T> args{.index = index_.data() + first_row,
-                             .n_rows = n_rows,
-                             .table = numbers_of<T>(tables).data() + group.table,
-                             .targets = tables.targets.data() + group.targets,
-                             .n_targets = group.n_targets,
-                             .phi = phi_.data() + first_row * row_size,
-                             .row_size = row_size};
-    kernels_.of<T>().lookup(args);
-  }
-}
-
-template <class T>
-void TableRunner<T>::add_level_margin(const TableTree& tree, size_t n_outputs, size_t first_output,
-                                      TileSums& margin) const {
-  const double* const values = plan_.tables.level_values.data() + tree.values;
-  for (size_t o = 0; o < n_outputs; ++o) {
-    double* const to = margin.at(first_output + o);
-    for (size_t row = 0; row < n_blocks_ * kBlockRows; ++row)
-      to[row] += values[index_.data()[row] * n_outputs + o];
-  }
-}
-
-template <class T>
-void TableRunner<T>::find_groups(const PatternLeaf& leaf, const TableBatch& batch) {
-  const Tables& tables = plan_.tables;
-  std::vector<int32_t> distinct_groups;
-  groups_.clear();
-  for (uint32_t i = 0; i < leaf.n_bits; ++i) {
-    const uint32_t place = tables.places[batch.places + tables.targets[leaf.targets + i]];
-    const int32_t group = plan_.groups[place % plan_.features.size()];
-    const size_t number = static_cast<size_t>(
-        std::find(distinct_groups.begin(), distinct_groups.end(), group) - distinct_groups.begin());
-    if (number == distinct_groups.size()) {
-      distinct_groups.push_back(group);
-      groups_.push_back(0);
-    }
-    groups_[number] |= uint64_t{1} << i;
+    kernels().index({.words = words_.data() + first_block * block_words_,
+                     .block_words = block_words_,
+                     .n_blocks = n_blocks,
+                     .bits = tables.bits.data() + group.bits,
+                     .n_bits = group.n_bits,
+                     .index = index_.data() + first_row});
+    kernels().of<T>().lookup({.index = index_.data() + first_row,
+                              .n_rows = n_rows,
+                              .table = numbers_of<T>(tables).data() + group.table,
+                              .targets = tables.targets.data() + group.targets,
+                              .n_targets = group.n_targets,
+                              .phi = phi_.data() + first_row * row_size,
+                              .row_size = row_size});
   }
 }
 
 template <class T>
 void TableRunner<T>::add_pattern_leaf(const PatternLeaf& leaf, const TableBatch& batch) {
   const Tables& tables = plan_.tables;
-  const size_t row_size = batch.row_size;
-  if (!plan_.groups.empty()) find_groups(leaf, batch);
+  std::vector<uint64_t> groups;  // for Owen values
+  if (!plan_.groups.empty())
+    groups = members_of_groups<uint64_t>(leaf.n_bits, [&](uint32_t i) {
+      const uint32_t place = tables.places[batch.places + tables.targets[leaf.targets + i]];
+      return plan_.groups[place % plan_.features.size()];
+    });
   const double* const values = plan_.leaf_values.data() + leaf.leaf;
   const uint32_t n_numbers = leaf_numbers(plan_.order, leaf.n_bits);
   for (size_t row = 0; row < n_rows_; ++row) {
@@ -175,8 +155,8 @@ void TableRunner<T>::add_pattern_leaf(const PatternLeaf& leaf, const TableBatch&
     if (plan_.groups.empty())
       vectors_->write(leaf.n_bits, x, patterns, weights, leaf.n_patterns, 1.0, numbers_.data());
     else
-      vectors_->write_owen(leaf.n_bits, x, groups_, patterns, weights, leaf.n_patterns, numbers_.data());
-    T* const phi = phi_.data() + row * row_size;
+      vectors_->write_owen(leaf.n_bits, x, groups, patterns, weights, leaf.n_patterns, numbers_.data());
+    T* const phi = phi_.data() + row * batch.row_size;
     for (uint32_t i = 0; i < n_numbers; ++i) {
       const double number = i < leaf.n_bits ? numbers_[i] : 2 * numbers_[i];  // tables have twice a pair
       for (size_t o = 0; o < leaf.n_outputs; ++o)

@@ -1,7 +1,6 @@
 // Explains the rows of a tile, for the trees of a plan that have tables.
 #pragma once
 
-#include <functional>
 #include <optional>
 
 #include "base/aligned.h"
@@ -19,21 +18,18 @@ namespace skshap {
 template <class T>
 class TableRunner {
  public:
-  TableRunner(const Plan& plan, const Kernels& kernels, size_t tile);
+  TableRunner(const Plan& plan, size_t tile);
 
   // Add to the sums of features and, unless it is null, to the margin. Return false if `stop` returned true.
   bool run(const CodeTile& codes, int n_rows, TileSums& sums, TileSums* margin, Margins& margins,
-           const std::function<bool()>& stop);
+           const Stop& stop);
 
  private:
   void run_tree(const TableTree& tree, const TableBatch& batch, TileSums* margin, Margins& margins);
   void lookup(const TableTree& tree, size_t row_size, size_t first_block, size_t n_blocks);
-  void add_level_margin(const TableTree& tree, size_t n_outputs, size_t first_output, TileSums& margin) const;
   void add_pattern_leaf(const PatternLeaf& leaf, const TableBatch& batch);
-  void find_groups(const PatternLeaf& leaf, const TableBatch& batch);
 
   const Plan& plan_;
-  const Kernels& kernels_;
   const CodeTile* codes_ = nullptr;
   size_t n_rows_ = 0, n_blocks_ = 0, block_words_ = 0;
   Aligned<uint64_t> words_;  // [block][block_words_]
@@ -41,12 +37,11 @@ class TableRunner {
   Aligned<T> phi_;                         // [row][row_size]
   std::optional<PatternVectors> vectors_;  // if there are leaves without a table
   std::vector<double> numbers_;
-  std::vector<uint64_t> groups_;  // for Owen values: the features of each group of a leaf, as bits
 };
 
 // Decide a tree with tables for all blocks of a tile. `words` has memory for the decisions.
-void decide_blocks(const Plan& plan, const Kernels& kernels, const TableTree& tree, const CodeTile& codes,
-                   size_t n_blocks, uint64_t* words);
+void decide_blocks(const Plan& plan, const TableTree& tree, const CodeTile& codes, size_t n_blocks,
+                   uint64_t* words);
 
 // Return how many nodes are decided.
 size_t n_decided(const Plan& plan, const TableTree& tree);

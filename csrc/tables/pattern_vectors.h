@@ -10,11 +10,31 @@
 //     one each:      -t^(p - 1) (1 - t)^(q - 1).
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "plan/pattern_moments.h"
 
 namespace skshap {
+
+// Return the features of each group as bits, in the order in which the groups occur among n features, given
+// the group of each feature.
+template <class Bits, class GroupOf>
+std::vector<Bits> members_of_groups(uint32_t n, const GroupOf& group_of) {
+  std::vector<int32_t> groups;
+  std::vector<Bits> members;
+  for (uint32_t i = 0; i < n; ++i) {
+    const int32_t group = group_of(i);
+    const size_t number =
+        static_cast<size_t>(std::find(groups.begin(), groups.end(), group) - groups.begin());
+    if (number == groups.size()) {
+      groups.push_back(group);
+      members.push_back(0);
+    }
+    members[number] |= Bits{1} << i;
+  }
+  return members;
+}
 
 class PatternVectors {
  public:

@@ -9,19 +9,25 @@ namespace {
 // The FNV-1a hash of 64-bit words.
 class Digest {
  public:
-  template <class X>
-  void add(X x) {
-    value_ = (value_ ^ static_cast<uint64_t>(x)) * 0x100000001b3;
-    value_ ^= value_ >> 32;  // the product moves bits to the left only
-  }
-  template <class X>
-  void add(const std::vector<X>& list) {
-    add(list.size());
-    for (const X x : list) add(x);
+  // Add numbers, and lists of numbers with their sizes.
+  template <class... X>
+  void add(const X&... x) {
+    (add_one(x), ...);
   }
   uint64_t value() const { return value_; }
 
  private:
+  template <class X>
+  void add_one(X x) {
+    value_ = (value_ ^ static_cast<uint64_t>(x)) * 0x100000001b3;
+    value_ ^= value_ >> 32;  // the product moves bits to the left only
+  }
+  template <class X>
+  void add_one(const std::vector<X>& list) {
+    add_one(list.size());
+    for (const X x : list) add_one(x);
+  }
+
   uint64_t value_ = 0xcbf29ce484222325;
 };
 
@@ -34,48 +40,20 @@ void require(bool fits, const char* what) {
 uint64_t layout_digest(const Plan& plan) {
   const Tables& tables = plan.tables;
   Digest digest;
-  digest.add(plan.precision == Precision::kSingle);
-  digest.add(plan.index);
-  digest.add(plan.n_outputs);
-  digest.add(plan.features);
-  digest.add(tables.against_background);
-  digest.add(!tables.leaf_tables.empty());
-  digest.add(tables.bits);
-  digest.add(tables.targets);
+  digest.add(plan.precision == Precision::kSingle, plan.index, plan.n_outputs, plan.features,
+             tables.against_background, !tables.leaf_tables.empty(), tables.bits, tables.targets);
   digest.add(tables.lookups.size());
-  for (const Lookup& lookup : tables.lookups) {
-    digest.add(lookup.n_bits);
-    digest.add(lookup.n_targets);
-    digest.add(lookup.table);
-  }
+  for (const Lookup& lookup : tables.lookups) digest.add(lookup.n_bits, lookup.n_targets, lookup.table);
   digest.add(tables.leaves.size());
-  for (const PatternLeaf& leaf : tables.leaves) {
-    digest.add(leaf.n_bits);
-    digest.add(leaf.leaf);
-  }
+  for (const PatternLeaf& leaf : tables.leaves) digest.add(leaf.n_bits, leaf.leaf);
   digest.add(tables.leaf_tables.size());
-  for (const LeafTable& leaf : tables.leaf_tables) {
-    digest.add(leaf.features);
-    digest.add(leaf.table);
-  }
-  for (const LeafFeature& feature : tables.leaf_features) {
-    digest.add(feature.bit);
-    digest.add(feature.slot);
-  }
+  for (const LeafTable& leaf : tables.leaf_tables) digest.add(leaf.features, leaf.table);
+  for (const LeafFeature& feature : tables.leaf_features) digest.add(feature.bit, feature.slot);
   digest.add(tables.trees.size());
-  for (const TableTree& tree : tables.trees) {
-    digest.add(tree.tree);
-    digest.add(tree.lookups);
-    digest.add(tree.leaves);
-    digest.add(tree.n_levels);
-  }
+  for (const TableTree& tree : tables.trees) digest.add(tree.tree, tree.lookups, tree.leaves, tree.n_levels);
   digest.add(tables.batches.size());
-  for (const TableBatch& batch : tables.batches) {
-    digest.add(batch.trees);
-    digest.add(batch.places);
-  }
-  digest.add(tables.places);
-  digest.add(tables.n_elements);
+  for (const TableBatch& batch : tables.batches) digest.add(batch.trees, batch.places);
+  digest.add(tables.places, tables.n_elements);
   return digest.value();
 }
 

@@ -1,7 +1,6 @@
 #include "tables/table_builder.h"
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <utility>
 #include <vector>
@@ -9,8 +8,10 @@
 #include "base/aligned.h"
 #include "base/threads.h"
 #include "plan/quadrature.h"
+#include "rows/tiles.h"
 #include "simd/kernels.h"
 #include "tables/group_words.h"
+#include "tables/pattern_vectors.h"
 
 namespace skshap {
 namespace {
@@ -54,15 +55,12 @@ class TableWriter {
                                      .phi = sum_.data(),
                                      .row_size = row_size});
     }
-    const auto store = [&](auto* out) {
+    in_precision(plan_.precision, [&](auto number) {
+      auto* out = numbers_of<decltype(number)>(plan_.tables).own().data() + to.table;
       for (size_t x = 0; x < size; ++x)
         for (size_t t = 0; t < to.n_targets; ++t)
-          *out++ = static_cast<std::remove_reference_t<decltype(*out)>>(sum_.data()[x * row_size + t]);
-    };
-    if (plan_.precision == Precision::kSingle)
-      store(plan_.tables.floats.own().data() + to.table);
-    else
-      store(plan_.tables.doubles.own().data() + to.table);
+          *out++ = static_cast<decltype(number)>(sum_.data()[x * row_size + t]);
+    });
   }
 
   void make_leaf_table(size_t table_tree, size_t lookup, const TreeGroups::Leaf& leaf) {
@@ -121,26 +119,14 @@ class TableWriter {
   // the game in which the groups are players. The values of the other features are from the games in which
   // their group is apart.
   void make_owen_table(const PathStep* path, uint32_t d) {
-    std::vector<int32_t> distinct_groups;
-    std::vector<uint32_t> members, alone;
-    for (uint32_t i = 0; i < d; ++i) {
-      const int32_t group = plan_.groups[path[i].feature];
-      const size_t number = static_cast<size_t>(
-          std::find(distinct_groups.begin(), distinct_groups.end(), group) - distinct_groups.begin());
-      if (number == distinct_groups.size()) {
-        distinct_groups.push_back(group);
-        members.push_back(0);
-      }
-      members[number] |= 1u << i;
-    }
-    for (const uint32_t group : members)
-      if (!(group & (group - 1))) alone.push_back(group);
-    players_ = alone;
-    for (const uint32_t group : members)
-      if (group & (group - 1)) players_.push_back(group);
-    if (!alone.empty()) write_game(d, 0, alone.size());
+    const std::vector<uint32_t> members =
+        members_of_groups<uint32_t>(d, [&](uint32_t i) { return plan_.groups[path[i].feature]; });
+    const auto is_single = [](uint32_t group) { return !(group & (group - 1)); };
+    players_ = members;
+    const auto end = std::stable_partition(players_.begin(), players_.end(), is_single);
+    if (end != players_.begin()) write_game(d, 0, static_cast<size_t>(end - players_.begin()));
     for (const uint32_t group : members) {
-      if (!(group & (group - 1))) continue;
+      if (is_single(group)) continue;
       players_.clear();
       for (uint32_t rest = group; rest; rest &= rest - 1) players_.push_back(rest & ~(rest - 1));
       const size_t n_apart = players_.size();

@@ -1,46 +1,23 @@
 #include "tables/table_costs.h"
 
 #include <algorithm>
-#include <map>
-#include <stdexcept>
 #include <string>
-
-#include "plan/quadrature.h"
-#include "tables/table_layout.h"
 
 namespace skshap {
 
-std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits) {
+size_t tables_bytes(const Plan& plan, const TableLimits& limits) {
   TreeGroups groups(plan);
   std::vector<int32_t> features;
-  std::map<int, TableCost> costs_by_nodes;
+  size_t bytes = 0;
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
-      if (!plan.trees[i].walked) continue;
-      const int n_nodes = quadrature_nodes(plan.index, plan.trees[i].n_features);
-      TableCost& cost = costs_by_nodes.try_emplace(n_nodes, TableCost{n_nodes}).first->second;
-      groups.find(chunk, plan.trees[i], {leaf_bits});
-      cost.n_trees += 1;
-      cost.n_leaves += groups.leaves.size();
-      cost.n_lookups += groups.groups.size();
-      const size_t width = n_used_outputs(plan, chunk);
-      if (plan.features.size() * width > kBatchPositions) cost.n_places += groups.features.size() * width;
-      for (const TreeGroups::Leaf& leaf : groups.leaves)
-        cost.longest_path = std::max(cost.longest_path, leaf.n_features);
+      groups.find(chunk, plan.trees[i], limits);
       for (const TreeGroups::Group& group : groups.groups) {
         groups.list_features(group, features);
         // A group has at most 2^kMaxTableBits indices, so a sum of this many bytes stays below 2^64.
-        cost.bytes += features.size() * width * element_bytes(plan) << group.n_bits();
+        bytes += features.size() * n_used_outputs(plan, chunk) * element_bytes(plan) << group.n_bits();
       }
     }
-  std::vector<TableCost> costs;
-  for (const auto& [n_nodes, cost] : costs_by_nodes) costs.push_back(cost);
-  return costs;
-}
-
-size_t tables_bytes(const Plan& plan, const TableLimits& limits) {
-  size_t bytes = 0;
-  for (const TableCost& cost : table_costs(plan, limits.leaf_bits)) bytes += cost.bytes;
   return bytes;
 }
 
@@ -61,9 +38,9 @@ size_t most_patterns(const Plan& plan, const TableLimits& limits, size_t n_backg
 }
 
 uint32_t longest_path(const Plan& plan) {
-  uint32_t longest = 0;
-  for (const TableCost& cost : table_costs(plan, 0)) longest = std::max(longest, cost.longest_path);
-  return longest;
+  int longest = 0;
+  for (const TreeProgram& tree : plan.trees) longest = std::max(longest, tree.n_features);
+  return static_cast<uint32_t>(longest);
 }
 
 void require_room(size_t needed, size_t table_bytes) {

@@ -1,26 +1,11 @@
 // The cost of tables that are not laid out yet, and checks of whether all trees can have tables.
 #pragma once
 
-#include <vector>
-
 #include "plan/plan.h"
 #include "tables/tree_groups.h"
 
 namespace skshap {
 
-// The cost of the tables of all trees with the same number of Gauss-Legendre nodes. The walk may use another
-// rule, but this number still stands for the length of the paths.
-struct TableCost {
-  int n_nodes = 0;
-  size_t n_trees = 0, n_leaves = 0, n_lookups = 0, bytes = 0;
-  // Sums that a row adds to after the lookups, for trees that share them with no other tree.
-  size_t n_places = 0;
-  uint32_t longest_path = 0;
-  size_t n_walked = 0;  // leaves that are walked: fewer than n_leaves if trees were merged, 0 with tables
-};
-
-// Return the costs of all trees without tables, in ascending order of the number of quadrature nodes.
-std::vector<TableCost> table_costs(const Plan& plan, uint32_t leaf_bits);
 // Return the bytes of all tables that the limits allow.
 size_t tables_bytes(const Plan& plan, const TableLimits& limits);
 // Return an upper bound of the number of distinct patterns of n_background rows: on a path of n_features

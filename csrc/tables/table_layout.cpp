@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "rows/tiles.h"
+
 namespace skshap {
 namespace {
 
@@ -14,9 +16,7 @@ constexpr size_t kBatchLookups = 256;
 class TableLayout {
  public:
   TableLayout(Plan& plan, const TableLimits& limits)
-      : plan_(plan), out_(plan.tables), limits_(limits), groups_(plan) {
-    position_.assign(plan.features.size(), -1);
-  }
+      : plan_(plan), out_(plan.tables), limits_(limits), groups_(plan), position_(plan.features.size(), -1) {}
 
   void add_tree(size_t chunk, size_t tree) {
     groups_.find(plan_.chunks[chunk], plan_.trees[tree], limits_);
@@ -35,7 +35,7 @@ class TableLayout {
     out_.batches.back().trees_end = out_.trees.size();
   }
 
-  void add_level_tree(size_t chunk, const LevelTree& level_tree) {
+  void add_level_tree(const LevelTree& level_tree) {
     const TreeProgram& tree = plan_.trees[level_tree.tree];
     features_.clear();
     for (const int32_t node : level_tree.nodes) {
@@ -44,7 +44,7 @@ class TableLayout {
       if (std::find(features_.begin(), features_.end(), feature) == features_.end())
         features_.push_back(feature);
     }
-    begin_batch(chunk, features_, 1);
+    begin_batch(level_tree.chunk, features_, 1);
     plan_.trees[level_tree.tree].walked = false;
     out_.trees.push_back({.tree = level_tree.tree,
                           .batch = out_.batches.size() - 1,
@@ -56,7 +56,7 @@ class TableLayout {
                           .values = out_.level_values.size(),
                           .n_levels = static_cast<uint32_t>(level_tree.nodes.size())});
     out_.batches.back().trees_end = out_.trees.size();
-    const size_t first_bit = out_.bits.size(), first_target = out_.targets.size();
+    const size_t first_bit = out_.bits.size();
     for (size_t level = 0; level < level_tree.nodes.size(); ++level) {
       DecideNode node = plan_.decide[tree.decide + level_tree.nodes[level]];
       node.previous = 0;  // only the row's decision on this level counts
@@ -64,7 +64,7 @@ class TableLayout {
       out_.levels.push_back(node);
       out_.bits.push_back(bit_of(static_cast<int32_t>(level), false));
     }
-    add_lookup(first_bit, first_target);
+    add_lookup(first_bit);
     add_level_values(level_tree);
   }
 
@@ -111,13 +111,15 @@ class TableLayout {
 
   void add_group(const TreeGroups::Group& group) {
     groups_.list_features(group, features_);
-    const size_t first_bit = out_.bits.size(), first_target = out_.targets.size();
+    const size_t first_bit = out_.bits.size();
     for (size_t i = 0; i < group.n_above; ++i) out_.bits.push_back(groups_.steps[group.above + i].bit);
     for (int32_t i = 0; i < group.n_nodes; ++i) out_.bits.push_back(bit_of(group.first_node + i, false));
-    add_lookup(first_bit, first_target);
+    add_lookup(first_bit);
   }
 
-  void add_lookup(size_t first_bit, size_t first_target) {
+  // Add a lookup of features_, whose bits were added from first_bit on.
+  void add_lookup(size_t first_bit) {
+    const size_t first_target = out_.targets.size();
     for (int32_t& feature : features_) feature = position_[feature];
     std::sort(features_.begin(), features_.end());
     for (const int32_t position : features_)
@@ -182,80 +184,55 @@ void lay_out_tables(Plan& plan, const TableLimits& limits) {
 
 void lay_out_level_tables(Plan& plan, const std::vector<LevelTree>& trees) {
   TableLayout layout(plan, {});
-  size_t c = 0;
-  for (const LevelTree& tree : trees) {
-    while (plan.chunks[c].tree_end <= tree.tree) ++c;
-    layout.add_level_tree(c, tree);
-  }
+  for (const LevelTree& tree : trees) layout.add_level_tree(tree);
   layout.end();
 }
 
 // --- Memory ---
 
-namespace {
-
-// No builder of tables writes the padding, but files store all of it.
-template <class X>
-void allocate(X& table, size_t n) {
-  table.resize(n);
-  std::fill(table.end() - std::min(n, kTablePadding), table.end(), 0);
-}
-
-}  // namespace
-
 void allocate_tables(Plan& plan) {
-  if (element_bytes(plan) == 4)
-    allocate(plan.tables.floats.own(), plan.tables.n_elements);
-  else
-    allocate(plan.tables.doubles.own(), plan.tables.n_elements);
+  in_precision(plan.precision, [&](auto number) {
+    auto& tables = numbers_of<decltype(number)>(plan.tables).own();
+    const size_t n = plan.tables.n_elements;
+    tables.resize(n);
+    // No builder of tables writes the padding, but files store all of it.
+    std::fill(tables.end() - std::min(n, kTablePadding), tables.end(), 0);
+  });
 }
 
 namespace {
-
-// The parts of a stream that are kept. keep() returns where a part begins in the new stream.
-template <class X>
-class Kept {
- public:
-  explicit Kept(std::vector<X>& stream) : stream_(stream) {}
-  size_t keep(size_t begin, size_t end) {
-    kept_.insert(kept_.end(), stream_.begin() + begin, stream_.begin() + end);
-    return kept_.size() - (end - begin);
-  }
-  void replace() {
-    kept_.shrink_to_fit();
-    stream_ = std::move(kept_);
-  }
-
- private:
-  std::vector<X>& stream_;
-  std::vector<X> kept_;
-};
 
 template <class T>
 void drop_walks(Plan& plan, std::vector<T>& stream) {
-  Kept<uint32_t> ops(plan.ops);
-  Kept<T> constants(stream);
-  const size_t n_ops = plan.ops.size(), n_constants = stream.size();
+  std::vector<uint32_t> ops;
+  std::vector<T> constants;
+  // Keep a part of a stream. Return where it begins among the parts that are kept.
+  const auto keep = [](const auto& all, size_t begin, size_t end, auto& kept) {
+    kept.insert(kept.end(), all.begin() + begin, all.begin() + end);
+    return kept.size() - (end - begin);
+  };
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     Chunk& chunk = plan.chunks[c];
     const bool last_chunk = c + 1 == plan.chunks.size();
     bool has_walks = false;
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) has_walks |= plan.trees[i].walked;
     const size_t first = plan.trees[chunk.tree_begin].constants;
-    chunk.quadrature = has_walks ? constants.keep(chunk.quadrature, first) : 0;
+    chunk.quadrature = has_walks ? keep(stream, chunk.quadrature, first, constants) : 0;
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       TreeProgram& tree = plan.trees[i];
       const bool last = i + 1 == plan.trees.size();
-      const size_t ops_end = last ? n_ops : plan.trees[i + 1].ops;
+      const size_t ops_end = last ? plan.ops.size() : plan.trees[i + 1].ops;
       const size_t constants_end = i + 1 < chunk.tree_end ? plan.trees[i + 1].constants
-                                   : last_chunk           ? n_constants
+                                   : last_chunk           ? stream.size()
                                                           : plan.chunks[c + 1].quadrature;
-      tree.ops = tree.walked ? ops.keep(tree.ops, ops_end) : 0;
-      tree.constants = tree.walked ? constants.keep(tree.constants, constants_end) : 0;
+      tree.ops = tree.walked ? keep(plan.ops, tree.ops, ops_end, ops) : 0;
+      tree.constants = tree.walked ? keep(stream, tree.constants, constants_end, constants) : 0;
     }
   }
-  ops.replace();
-  constants.replace();
+  ops.shrink_to_fit();
+  constants.shrink_to_fit();
+  plan.ops = std::move(ops);
+  stream = std::move(constants);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ constexpr size_t kBatchPositions = 16;
 
 // A tree that uses the same split throughout each level. `nodes` has one node of each level.
 struct LevelTree {
-  size_t tree;  // in Plan::trees
+  size_t chunk, tree;  // in Plan::chunks and Plan::trees
   std::vector<int32_t> nodes;
 };
 

@@ -4,9 +4,21 @@
 #include <vector>
 
 #include "plan/plan.h"
-#include "tables/table_builder.h"
 
 namespace skshap {
+
+// The cost of all trees with the same number of Gauss-Legendre nodes. The walk may use another rule, but this
+// number still stands for the length of the paths.
+struct TableCost {
+  int n_nodes = 0;
+  size_t n_trees = 0, n_leaves = 0, n_lookups = 0, bytes = 0;
+  // Sums that a row adds to after the lookups, for trees that share them with no other tree.
+  size_t n_places = 0;
+  size_t n_walked = 0;  // leaves that are walked: fewer than n_leaves if trees were merged, 0 with tables
+
+  // Add the lookups of a tree.
+  void add_lookups(const Plan& plan, const TableTree& tree);
+};
 
 // Trees with the same number of quadrature nodes, which are either all walked or all have tables.
 struct TreeGroup {

@@ -43,31 +43,33 @@ void TreeGroups::list_features(const Group& group, std::vector<int32_t>& out) co
 }
 
 void TreeGroups::enter(const PathNode& at) {
-  const int32_t n_below = inner_below_[at.node];
-  if (!grouped() && shares_table(false, n_below)) add_group(at.node, n_below);
+  begin_group(at.node, inner_below_[at.node]);
   if (met_[at.feature]) return;
   met_[at.feature] = 1;
   features.push_back(at.feature);
 }
 
 void TreeGroups::add_leaf(int32_t leaf) {
-  if (!grouped() && shares_table(true, 0)) add_group(n_inner_ + leaf, 0);
+  begin_group(n_inner_ + leaf, 0);
   const std::vector<PathStep>& path = walk_.steps();
   leaves.push_back(
       {static_cast<size_t>(leaf) * width_, steps.size(), static_cast<uint32_t>(path.size()), grouped()});
   if (path.size() <= kMaxPatternBits) steps.insert(steps.end(), path.begin(), path.end());
 }
 
-bool TreeGroups::shares_table(bool is_leaf, size_t n_below) const {
+// Return whether the leaves below n_below inner nodes share a table. A leaf itself has no nodes below.
+bool TreeGroups::shares_table(size_t n_below) const {
   const size_t n_bits = walk_.steps().size() + n_below;
-  if (is_leaf) return n_bits <= limits_.leaf_bits;
+  if (!n_below) return n_bits <= limits_.leaf_bits;
   if (limits_.is_for_pairs)
     return n_bits <= limits_.leaf_bits && (n_below <= kFewNodes || n_bits <= kFewBits);
   return n_bits <= std::min(limits_.leaf_bits, kMaxTableBits) &&
          (n_bits * width_ * element_bytes(plan_) << n_bits) <= kGroupBytes;
 }
 
-void TreeGroups::add_group(int32_t node, int32_t n_below) {
+// Begin a group at a node, unless the node is in a group or its leaves cannot share a table.
+void TreeGroups::begin_group(int32_t node, int32_t n_below) {
+  if (grouped() || !shares_table(n_below)) return;
   const auto settled = [&](const PathStep& step) {
     for (int32_t below = node; below < node + n_below; ++below)
       if (walk_.feature(below) == step.feature) return false;
@@ -76,10 +78,9 @@ void TreeGroups::add_group(int32_t node, int32_t n_below) {
   const std::vector<PathStep>& path = walk_.steps();
   const size_t first = steps.size();
   steps.insert(steps.end(), path.begin(), path.end());
-  const auto end = std::stable_partition(steps.begin() + first, steps.end(), settled);
+  std::stable_partition(steps.begin() + first, steps.end(), settled);
   groups.push_back({.above = first,
                     .n_above = path.size(),
-                    .n_settled = static_cast<uint32_t>(end - steps.begin() - first),
                     .first_node = node,
                     .n_nodes = n_below,
                     .leaves = leaves.size(),

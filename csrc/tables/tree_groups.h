@@ -32,8 +32,8 @@ class TreeGroups {
   };
   // The subtree below one node. In preorder, its leaves and its inner nodes are consecutive.
   struct Group {
-    size_t above, n_above;  // the path to the node, in `steps`
-    uint32_t n_settled;     // features of that path on which no node of the group splits; they come first
+    // The path to the node, in `steps`. The features on which no node of the group splits come first.
+    size_t above, n_above;
     int32_t first_node, n_nodes;
     size_t leaves, leaves_end;
     uint32_t n_bits() const { return static_cast<uint32_t>(n_above) + n_nodes; }
@@ -55,8 +55,8 @@ class TreeGroups {
   void enter(const PathNode& at);
   void add_leaf(int32_t leaf);
   bool grouped() const { return !groups.empty() && leaves.size() < groups.back().leaves_end; }
-  bool shares_table(bool is_leaf, size_t n_below) const;
-  void add_group(int32_t node, int32_t n_below);
+  bool shares_table(size_t n_below) const;
+  void begin_group(int32_t node, int32_t n_below);
 
   const Plan& plan_;
   TableLimits limits_{};
