@@ -1,26 +1,17 @@
 // Plan + background rows -> tables, and patterns of leaves without a table. All of them depend only on the
 // weight of the background rows with each pattern at a leaf.
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "background/background_counts.h"
 #include "base/threads.h"
 #include "plan/owen_trees.h"
-#include "rows/coding.h"
-#include "tables/lookup.h"
+#include "rows/coded_tiles.h"
 #include "tables/stored_tables.h"
 #include "tables/table_builder.h"
 
 namespace skshap {
 namespace {
-
-// Background rows of a tile.
-constexpr int kTileRows = static_cast<int>(kCountedRows);
-// The number of tiles that all threads code before they count them. There are fewer tiles if the codes would
-// take more than kCodeBytes.
-constexpr int64_t kTilesAtOnce = 64;
-constexpr int64_t kCodeBytes = 64 << 20;
 
 class TableCounter {
  public:
@@ -33,24 +24,18 @@ class TableCounter {
       begin_.push_back(begin_.back() + (size_t{1} << lookup.n_bits));
     by_index_.assign(begin_.back(), 0.0);
     patterns_.resize(tables_.leaves.size());
-    const int64_t n_tiles = (rows_.n_rows + kTileRows - 1) / kTileRows;
-    const int64_t tile_bytes =
-        static_cast<int64_t>(plan_.columns.size()) * kTileRows * (plan_.wide_codes ? 4 : 2);
-    const int64_t n_fitting = std::max<int64_t>(kCodeBytes / std::max<int64_t>(tile_bytes, 1), 1);
-    std::vector<CodeTile> tiles(std::min({n_tiles, kTilesAtOnce, n_fitting}));
-    for (CodeTile& tile : tiles) tile.allocate(plan_, kTileRows);
-    const int64_t n_at_once = static_cast<int64_t>(tiles.size());
-    for (int64_t first = 0; first < n_tiles; first += n_at_once) {
-      const int64_t n = std::min(n_at_once, n_tiles - first);
-      share(n, [&](int64_t i, RowCounter&) {
-        code_tile(plan_, kernels(), rows_, first_row(first + i), n_tile_rows(first + i), tiles[i]);
+    const auto check = [] {
+      check_interrupt();
+      return false;
+    };
+    work_on_tiles(plan_, kCountedRows, rows_, n_threads_, check, [&](const std::vector<CodedTile>& tiles) {
+      share_items(static_cast<int64_t>(tables_.trees.size()), n_threads_, [&] {
+        return [&, counter = RowCounter()](int64_t tree) mutable {
+          for (const CodedTile& tile : tiles) count_tile(tables_.trees[tree], tile, counter);
+        };
       });
-      share(static_cast<int64_t>(tables_.trees.size()), [&](int64_t tree, RowCounter& counter) {
-        for (int64_t i = 0; i < n; ++i)
-          count_tile(tables_.trees[tree], tiles[i], weights_ + first_row(first + i), n_tile_rows(first + i),
-                     counter);
-      });
-    }
+      return true;
+    });
   }
 
   // Add the weights of the background rows for each pattern of a leaf.
@@ -79,22 +64,8 @@ class TableCounter {
     size_t n_merged = 0;
   };
 
-  static int64_t first_row(int64_t tile) { return tile * kTileRows; }
-  int n_tile_rows(int64_t tile) const {
-    return static_cast<int>(std::min<int64_t>(kTileRows, rows_.n_rows - first_row(tile)));
-  }
-
-  // Call work(i, counter) for each i. All threads share the calls.
-  template <class Work>
-  void share(int64_t n, const Work& work) const {
-    share_items(n, n_threads_,
-                [&] { return [&work, counter = RowCounter()](int64_t i) mutable { work(i, counter); }; });
-  }
-
-  void count_tile(const TableTree& tree, const CodeTile& tile, const double* weights, int n,
-                  RowCounter& counter) {
-    uint64_t* const words = counter.begin(n, weights, block_words(n_decided(plan_, tree)));
-    decide_blocks(plan_, tree, tile, counter.n_blocks(), words);
+  void count_tile(const TableTree& tree, const CodedTile& tile, RowCounter& counter) {
+    counter.decide(plan_, plan_.trees[tree.tree], tile.codes, 0, tile.n_rows, weights_ + tile.first);
     for (size_t i = tree.lookups; i < tree.lookups_end; ++i) {
       const Lookup& lookup = tables_.lookups[i];
       counter.add_by_index(tables_.bits.data() + lookup.bits, lookup.n_bits, by_index_.data() + begin_[i]);

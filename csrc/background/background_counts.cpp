@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tables/group_words.h"
+#include "background/background_pairs.h"
 
 namespace skshap {
 namespace {
@@ -43,41 +43,33 @@ void PatternIds::grow() {
   for (size_t id = 0; id < patterns_.size(); ++id) places_[place(patterns_[id])] = static_cast<uint32_t>(id);
 }
 
-void row_patterns(const Kernels& kernels, const uint64_t* words, size_t block_words, size_t n_blocks,
-                  const uint32_t* bits, uint32_t n_bits, uint16_t* index, uint64_t* patterns) {
-  std::fill_n(patterns, n_blocks * kBlockRows, uint64_t{0});
+void row_patterns(const Decisions& decisions, const uint32_t* bits, uint32_t n_bits, uint16_t* index,
+                  uint64_t* patterns) {
+  const size_t n_rows = decisions.n_blocks * kBlockRows;
+  std::fill_n(patterns, n_rows, uint64_t{0});
   for (uint32_t first = 0; first < n_bits; first += kMaxTableBits) {
-    kernels.index({.words = words,
-                   .block_words = block_words,
-                   .n_blocks = n_blocks,
-                   .bits = bits + first,
-                   .n_bits = std::min(kMaxTableBits, n_bits - first),
-                   .index = index});
-    for (size_t row = 0; row < n_blocks * kBlockRows; ++row) patterns[row] |= uint64_t{index[row]} << first;
+    decisions.index(bits + first, std::min(kMaxTableBits, n_bits - first), index);
+    for (size_t row = 0; row < n_rows; ++row) patterns[row] |= uint64_t{index[row]} << first;
   }
 }
 
-uint64_t* RowCounter::begin(size_t n_rows, const double* weights, size_t block_words) {
+void RowCounter::decide(const Plan& plan, const TreeProgram& tree, const CodeTile& codes, size_t first_block,
+                        size_t n_rows, const double* weights) {
   weights_ = weights;
   n_rows_ = n_rows;
-  n_blocks_ = block_count(n_rows);
-  block_words_ = block_words;
-  if (words_.size() < n_blocks_ * block_words) words_.resize(n_blocks_ * block_words);
-  if (index_.size() < n_blocks_ * kBlockRows) {
-    index_.resize(n_blocks_ * kBlockRows);
+  const size_t n_blocks = block_count(n_rows), n_words = n_blocks * block_words(tree.n_inner);
+  if (words_.size() < n_words) words_.resize(n_words);
+  if (index_.size() < n_blocks * kBlockRows) {
+    index_.resize(n_blocks * kBlockRows);
     patterns_.resize(index_.size());
   }
-  return words_.data();
+  decisions_ = decide_blocks(plan, plan.decide.data() + tree.decide, tree.n_inner, codes, first_block,
+                             n_blocks, words_.data());
 }
 
 void RowCounter::add_by_index(const uint32_t* bits, uint32_t n_bits, double* by_index) {
   check_interrupt();
-  kernels().index({.words = words_.data(),
-                   .block_words = block_words_,
-                   .n_blocks = n_blocks_,
-                   .bits = bits,
-                   .n_bits = n_bits,
-                   .index = index_.data()});
+  decisions_.index(bits, n_bits, index_.data());
   for (size_t row = 0; row < n_rows_; ++row) by_index[index_[row]] += weights_[row];
 }
 
@@ -92,10 +84,6 @@ void list_bits(const TreeGroups& groups, const TreeGroups::Leaf& leaf, std::vect
   for (uint32_t i = 0; i < leaf.n_features; ++i) bits.push_back(groups.steps[leaf.path + i].bit);
 }
 
-BackgroundCounter::BackgroundCounter(const Plan& plan, const CodeTile& background,
-                                     const std::vector<double>& weights)
-    : plan_(plan), background_(background), weights_(weights) {}
-
 size_t BackgroundCounter::bytes() const {
   size_t total = rows_.bytes() + by_index_.capacity() * 8 + ids_.bytes();
   for (const LongLeaf& leaf : long_leaves_)
@@ -103,23 +91,23 @@ size_t BackgroundCounter::bytes() const {
   return total;
 }
 
-void BackgroundCounter::count(const TreeProgram& tree, const TreeGroups& groups, PatternCounts& out) {
-  const size_t n_words = block_words(tree.n_inner);
+const PatternCounts& BackgroundCounter::count(size_t tree, const TreeGroups& groups) {
+  if (!pairs_.counts[tree].begin.empty()) return pairs_.counts[tree];
   size_t n_indices = 0;
   for (const TreeGroups::Group& group : groups.groups) n_indices += size_t{1} << group.n_bits();
   by_index_.assign(n_indices, 0.0);
   long_leaves_.clear();
   for (const TreeGroups::Leaf& leaf : groups.leaves)
     if (!leaf.grouped) long_leaves_.emplace_back();
-  for (size_t first = 0; first < weights_.size(); first += kCountedRows) {
-    const size_t n = std::min(kCountedRows, weights_.size() - first);
-    uint64_t* const words = rows_.begin(n, weights_.data() + first, n_words);
-    for (size_t block = 0; block < rows_.n_blocks(); ++block)
-      decide_block(plan_, kernels(), plan_.decide.data() + tree.decide, tree.n_inner, background_,
-                   static_cast<int>(first / kBlockRows + block), words + block * n_words);
+  const std::vector<double>& weights = pairs_.weights;
+  for (size_t first = 0; first < weights.size(); first += kCountedRows) {
+    const size_t n = std::min(kCountedRows, weights.size() - first);
+    rows_.decide(pairs_.plan, pairs_.plan.trees[tree], pairs_.background, first / kBlockRows, n,
+                 weights.data() + first);
     count_rows(groups);
   }
-  write(groups, out);
+  write(groups);
+  return counts_;
 }
 
 void BackgroundCounter::count_rows(const TreeGroups& groups) {
@@ -148,7 +136,8 @@ void BackgroundCounter::count_rows(const TreeGroups& groups) {
   }
 }
 
-void BackgroundCounter::write(const TreeGroups& groups, PatternCounts& out) {
+void BackgroundCounter::write(const TreeGroups& groups) {
+  PatternCounts& out = counts_;
   out.begin.clear();
   out.patterns.clear();
   out.weights.clear();

@@ -32,8 +32,8 @@ class PatternIds {
 
 // Find the patterns, of up to 64 bits, of the rows of some blocks. `index` and `patterns` have memory for
 // them.
-void row_patterns(const Kernels& kernels, const uint64_t* words, size_t block_words, size_t n_blocks,
-                  const uint32_t* bits, uint32_t n_bits, uint16_t* index, uint64_t* patterns);
+void row_patterns(const Decisions& decisions, const uint32_t* bits, uint32_t n_bits, uint16_t* index,
+                  uint64_t* patterns);
 
 // The number of background rows that are decided and counted at once.
 constexpr size_t kCountedRows = 4096;
@@ -41,8 +41,9 @@ constexpr size_t kCountedRows = 4096;
 // One thread's work: it adds up the weights of background rows by their decisions at the nodes of a tree.
 class RowCounter {
  public:
-  // Begin the next rows of a tree. Return where to write their decisions, `block_words` words for each block.
-  uint64_t* begin(size_t n_rows, const double* weights, size_t block_words);
+  // Decide n_rows rows at the nodes of a tree. They begin with a block of `codes`.
+  void decide(const Plan& plan, const TreeProgram& tree, const CodeTile& codes, size_t first_block,
+              size_t n_rows, const double* weights);
 
   // Add each row's weight to by_index[i], where i is the number that the bits form for the row. There are at
   // most 16 bits.
@@ -52,18 +53,17 @@ class RowCounter {
   template <class Add>
   void add_patterns(const uint32_t* bits, uint32_t n_bits, const Add& add) {
     check_interrupt();
-    row_patterns(kernels(), words_.data(), block_words_, n_blocks_, bits, n_bits, index_.data(),
-                 patterns_.data());
+    row_patterns(decisions_, bits, n_bits, index_.data(), patterns_.data());
     for (size_t first = 0; first < n_rows_; first += kBlockRows)
       add(patterns_.data() + first, weights_ + first, std::min<size_t>(kBlockRows, n_rows_ - first));
   }
 
-  size_t n_blocks() const { return n_blocks_; }
   size_t bytes() const { return (words_.capacity() + patterns_.capacity()) * 8 + index_.capacity() * 2; }
 
  private:
   const double* weights_ = nullptr;
-  size_t n_rows_ = 0, n_blocks_ = 0, block_words_ = 0;
+  size_t n_rows_ = 0;
+  Decisions decisions_{};
   std::vector<uint64_t> words_, patterns_;
   std::vector<uint16_t> index_;
 };
@@ -78,15 +78,28 @@ struct PatternCounts {
   std::vector<uint64_t> patterns;
   std::vector<double> weights;
 
+  // The patterns and weights of a group or leaf.
+  struct Part {
+    const uint64_t* patterns;
+    const double* weights;
+    size_t n;
+  };
+  Part part(size_t i) const {
+    return {patterns.data() + begin[i], weights.data() + begin[i], begin[i + 1] - begin[i]};
+  }
   size_t bytes() const { return begin.size() * sizeof(size_t) + patterns.size() * 16; }
 };
+
+struct BackgroundPairsPlan;
 
 // One thread's work. The order in which it adds depends only on the background data.
 class BackgroundCounter {
  public:
-  BackgroundCounter(const Plan& plan, const CodeTile& background, const std::vector<double>& weights);
+  explicit BackgroundCounter(const BackgroundPairsPlan& pairs) : pairs_(pairs) {}
 
-  void count(const TreeProgram& tree, const TreeGroups& groups, PatternCounts& out);
+  // Return the counts for a tree that the plan keeps, or count again. The result is valid until the next
+  // call.
+  const PatternCounts& count(size_t tree, const TreeGroups& groups);
 
   // Return the bytes that are allocated.
   size_t bytes() const;
@@ -98,16 +111,15 @@ class BackgroundCounter {
   };
 
   void count_rows(const TreeGroups& groups);
-  void write(const TreeGroups& groups, PatternCounts& out);
+  void write(const TreeGroups& groups);
 
-  const Plan& plan_;
-  const CodeTile& background_;
-  const std::vector<double>& weights_;
+  const BackgroundPairsPlan& pairs_;
   RowCounter rows_;
   std::vector<uint32_t> bits_;
   std::vector<double> by_index_;  // for one group at a time
   std::vector<LongLeaf> long_leaves_;
   PatternIds ids_;
+  PatternCounts counts_;
 };
 
 }  // namespace skshap

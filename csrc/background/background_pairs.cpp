@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <stdexcept>
 
 #include "background/tile_tables.h"
 #include "base/aligned.h"
@@ -24,8 +23,7 @@ size_t n_sums(const Plan& plan) { return plan.features.size() + plan.pairs.size(
 size_t row_bytes(const Plan& plan) {
   return plan.columns.size() * (plan.wide_codes ? 4 : 2) + 8 * n_sums(plan) +
          2 * TileSums::row_bytes(plan.n_outputs, 1) + block_words(most_inner_nodes(plan)) * 8 / kBlockRows +
-         (plan.precision == Precision::kSingle ? TileTables<float>::row_bytes(plan)
-                                               : TileTables<double>::row_bytes(plan));
+         tile_table_row_bytes(plan);
 }
 
 TileSize tile_size(const Plan& plan) {
@@ -33,41 +31,17 @@ TileSize tile_size(const Plan& plan) {
   return {std::clamp<int64_t>(n_fitting, kBlockRows, kMaxTileRows), 1};
 }
 
-}  // namespace
-
 // --- Plan ---
-
-size_t BackgroundPairsPlan::count_bytes() const {
-  size_t total = 0;
-  for (const PatternCounts& tree_counts : counts) total += tree_counts.bytes();
-  return total;
-}
-
-size_t BackgroundPairsPlan::bytes() const {
-  return plan.bytes() + 8 * weights.size() + 2 * background.narrow.size() + 4 * background.wide.size() +
-         sizeof(CategoryRows) * background.category_rows.size() + count_bytes();
-}
-
-std::vector<size_t> chunks_of_trees(const Plan& plan) {
-  std::vector<size_t> chunk_of(plan.trees.size());
-  for (size_t c = 0; c < plan.chunks.size(); ++c)
-    for (size_t i = plan.chunks[c].tree_begin; i < plan.chunks[c].tree_end; ++i) chunk_of[i] = c;
-  return chunk_of;
-}
-
-namespace {
 
 // Count the background data at the leaves of all trees. Keep as many counts as fit into count_bytes.
 void count_background(BackgroundPairsPlan& out, size_t count_bytes, int64_t n_threads) {
   const Plan& plan = out.plan;
-  const std::vector<size_t> chunk_of = chunks_of_trees(plan);
   out.counts.resize(plan.trees.size());
   std::atomic<size_t> kept{0}, most{0};
   share_items(static_cast<int64_t>(plan.trees.size()), n_threads, [&] {
-    return [&, counter = BackgroundCounter(plan, out.background, out.weights), groups = TreeGroups(plan),
-            counts = PatternCounts()](int64_t i) mutable {
-      find_groups(plan.chunks[chunk_of[i]], plan.trees[i], groups);
-      counter.count(plan.trees[i], groups, counts);
+    return [&, counter = BackgroundCounter(out), groups = TreeGroups(plan)](int64_t i) mutable {
+      find_groups(chunk_of(plan, i), plan.trees[i], groups);
+      const PatternCounts& counts = counter.count(i, groups);
       const size_t bytes = counts.bytes(), counting = counter.bytes() + 2 * bytes;
       for (size_t seen = most; seen < counting && !most.compare_exchange_weak(seen, counting);) continue;
       if ((kept += bytes) <= count_bytes)
@@ -79,55 +53,18 @@ void count_background(BackgroundPairsPlan& out, size_t count_bytes, int64_t n_th
   out.counting_bytes = most;
 }
 
-}  // namespace
-
-BackgroundPairsPlan make_background_pairs_plan(const EnsembleView& ensemble, Precision precision,
-                                               const Rows& rows, const double* weights, Index index,
-                                               size_t count_bytes, int64_t n_threads) {
-  BackgroundPairsPlan out{};
-  out.plan = make_plan(ensemble, precision, 2, index, true, n_threads);
-  out.n_background = static_cast<size_t>(rows.n_rows);
-  Plan& plan = out.plan;
-  out.longest_path = longest_path(plan);
-  if (out.longest_path > kMaxPatternBits)
-    throw std::invalid_argument("a path has " + std::to_string(out.longest_path) +
-                                " different features; background data allow for at most " +
-                                std::to_string(kMaxPatternBits));
-  if (rows.n_rows > INT32_MAX - kBlockRows) throw std::invalid_argument("too many background rows");
-  for (TreeProgram& tree : plan.trees) tree.walked = false;
-  drop_walks(plan);
-  for (Chunk& chunk : plan.chunks) {
-    std::sort(chunk.slots.begin(), chunk.slots.end());
-    std::sort(chunk.pairs.begin(), chunk.pairs.end());
-  }
-  const int n = static_cast<int>(rows.n_rows);
-  out.weights.assign(weights, weights + n);
-  out.background.allocate(plan, static_cast<int>(whole_blocks(n)));
-  code_tile(plan, kernels(), rows, 0, n, out.background);
-  count_background(out, count_bytes, n_threads);
-  const auto is_counted = [](const PatternCounts& counts) { return !counts.begin.empty(); };
-  if (std::all_of(out.counts.begin(), out.counts.end(), is_counted)) {
-    out.background = {};
-    out.weights = {};
-  }
-  return out;
-}
-
 // --- Rows ---
-
-namespace {
 
 // One thread's work: it takes tiles of rows through all trees, one output at a time, and writes the results.
 template <class T>
 class BackgroundPairsWorker {
  public:
   BackgroundPairsWorker(const BackgroundPairsPlan& pairs_plan, const Result& result, int tile_rows)
-      : pairs_plan_(pairs_plan),
-        plan_(pairs_plan.plan),
+      : plan_(pairs_plan.plan),
         result_(result),
         margins_(plan_, kernels()),
         groups_(plan_),
-        counter_(plan_, pairs_plan.background, pairs_plan.weights),
+        counter_(pairs_plan),
         tables_(plan_, tile_rows, pairs_plan.longest_path) {
     const size_t n_words = tile_rows / kBlockRows * block_words(most_inner_nodes(plan_));
     words_.assign(n_words + 2 * (most_inner_nodes(plan_) + 1), 0);  // the words of leaves are read, too
@@ -154,29 +91,24 @@ class BackgroundPairsWorker {
     tables_.begin(chunk, tile.n_rows, sums_.data());
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan_.trees[i];
-      decide(tree, tile);
-      if (result_.needs_margins() && (chunk.output >= 0 || output == 0)) add_margins(chunk, tree, tile);
+      const Decisions decisions = decide_blocks(plan_, plan_.decide.data() + tree.decide, tree.n_inner,
+                                                tile.codes, 0, tile.n_blocks(), words_.data());
+      if (result_.needs_margins() && (chunk.output >= 0 || output == 0))
+        add_margins(chunk, tree, decisions, tile);
       find_groups(chunk, tree, groups_);
-      const bool is_counted = !pairs_plan_.counts[i].begin.empty();
-      if (!is_counted) counter_.count(tree, groups_, counts_);
       const size_t first_value = tree.leaves + (chunk.output < 0 ? output : 0);
-      tables_.add_tree(tree, groups_, is_counted ? pairs_plan_.counts[i] : counts_,
-                       plan_.leaf_values.data() + first_value, words_.data());
+      tables_.add_tree(tree, groups_, counter_.count(i, groups_), plan_.leaf_values.data() + first_value,
+                       decisions);
       if (stop()) return false;
     }
-    tables_.end();
+    tables_.flush();
     return true;
   }
 
-  void decide(const TreeProgram& tree, const Tile& tile) {
+  void add_margins(const Chunk& chunk, const TreeProgram& tree, const Decisions& decisions,
+                   const Tile& tile) {
     for (int block = 0; block < tile.n_blocks(); ++block)
-      decide_block(plan_, kernels(), plan_.decide.data() + tree.decide, tree.n_inner, tile.codes, block,
-                   words_.data() + block * block_words(tree.n_inner));
-  }
-
-  void add_margins(const Chunk& chunk, const TreeProgram& tree, const Tile& tile) {
-    for (int block = 0; block < tile.n_blocks(); ++block)
-      margins_.add(tree, n_used_outputs(plan_, chunk), words_.data() + block * block_words(tree.n_inner),
+      margins_.add(tree, n_used_outputs(plan_, chunk), decisions.words + block * decisions.block_words,
                    tile.block_rows(block), tile.margin.at(std::max(chunk.output, 0)) + block * kBlockRows,
                    tile.margin.stride());
   }
@@ -201,13 +133,11 @@ class BackgroundPairsWorker {
     }
   }
 
-  const BackgroundPairsPlan& pairs_plan_;
   const Plan& plan_;
   const Result& result_;
   Margins margins_;
   TreeGroups groups_;
   BackgroundCounter counter_;
-  PatternCounts counts_;
   TileTables<T> tables_;
   std::vector<uint64_t> words_;
   Aligned<double> sums_;  // [row][used feature, then pair]
@@ -215,6 +145,42 @@ class BackgroundPairsWorker {
 };
 
 }  // namespace
+
+size_t BackgroundPairsPlan::count_bytes() const {
+  size_t total = 0;
+  for (const PatternCounts& tree_counts : counts) total += tree_counts.bytes();
+  return total;
+}
+
+size_t BackgroundPairsPlan::bytes() const {
+  return plan.bytes() + 8 * weights.size() + background.bytes() + count_bytes();
+}
+
+BackgroundPairsPlan make_background_pairs_plan(const EnsembleView& ensemble, Precision precision,
+                                               const Rows& rows, const double* weights, Index index,
+                                               size_t count_bytes, int64_t n_threads) {
+  BackgroundPairsPlan out{};
+  out.plan = make_plan(ensemble, precision, 2, index, true, n_threads);
+  out.n_background = static_cast<size_t>(rows.n_rows);
+  Plan& plan = out.plan;
+  out.longest_path = longest_path(plan);
+  require_short_path(out.longest_path);
+  for (TreeProgram& tree : plan.trees) tree.walked = false;
+  drop_walks(plan);
+  for (Chunk& chunk : plan.chunks) {
+    std::sort(chunk.slots.begin(), chunk.slots.end());
+    std::sort(chunk.pairs.begin(), chunk.pairs.end());
+  }
+  out.background = code_all_rows(plan, rows);
+  out.weights.assign(weights, weights + rows.n_rows);
+  count_background(out, count_bytes, n_threads);
+  const auto is_counted = [](const PatternCounts& counts) { return !counts.begin.empty(); };
+  if (std::all_of(out.counts.begin(), out.counts.end(), is_counted)) {
+    out.background = {};
+    out.weights = {};
+  }
+  return out;
+}
 
 bool explain_background_pairs(const BackgroundPairsPlan& plan, const Rows& rows, const Result& result,
                               int n_threads, const std::function<bool()>& interrupted) {
@@ -232,12 +198,10 @@ size_t scratch_bytes(const BackgroundPairsPlan& pairs_plan) {
   // size.
   const size_t leaf_bytes = 2 * ((pairs_plan.longest_path + kGroupBits) * sizeof(PathStep) +
                                  sizeof(TreeGroups::Leaf) + sizeof(TreeGroups::Group));
-  const size_t tables = plan.precision == Precision::kSingle
-                            ? TileTables<float>::bytes(plan, pairs_plan.longest_path)
-                            : TileTables<double>::bytes(plan, pairs_plan.longest_path);
   const size_t counting = pairs_plan.weights.empty() ? 0 : pairs_plan.counting_bytes;
-  return tile * row_bytes(plan) + tile / kBlockRows * plan.columns.size() * sizeof(CategoryRows) + tables +
-         counting + (n_inner + 1) * (leaf_bytes + 32) + 8 * plan.features.size();
+  return tile * row_bytes(plan) + tile / kBlockRows * plan.columns.size() * sizeof(CategoryRows) +
+         tile_table_bytes(plan, pairs_plan.longest_path) + counting + (n_inner + 1) * (leaf_bytes + 32) +
+         8 * plan.features.size();
 }
 
 }  // namespace skshap

@@ -27,9 +27,6 @@ struct BackgroundPairsPlan {
   size_t bytes() const;
 };
 
-// Return the chunk of each tree.
-std::vector<size_t> chunks_of_trees(const Plan& plan);
-
 // Compile a plan for pairs, and the values of features, against the background rows `rows`, whose weights add
 // up to 1. Counts take at most count_bytes. Throw std::invalid_argument as make_plan does, and also if a path
 // has more than 64 different features.

@@ -5,13 +5,9 @@
 namespace skshap {
 
 void GroupTargets::find(const TreeGroups& groups, const TreeGroups::Group& group) {
-  features_.clear();
   pairs_.clear();
-  for (size_t i = group.leaves; i < group.leaves_end; ++i)
-    for (uint32_t f = 0; f < groups.leaves[i].n_features; ++f)
-      features_.push_back(groups.steps[groups.leaves[i].path + f].feature);
+  groups.list_features(group, features_);
   std::sort(features_.begin(), features_.end());
-  features_.erase(std::unique(features_.begin(), features_.end()), features_.end());
   const uint32_t n = static_cast<uint32_t>(features_.size());
   for (uint32_t i = 0; i < n; ++i) place_[features_[i]] = i;
   uint32_t together[kLeafBits] = {};  // by feature: the features that are on the path of a leaf with it

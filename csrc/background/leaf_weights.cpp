@@ -15,7 +15,7 @@ namespace {
 constexpr int kTogether = 8;
 
 // The most nodes of a chunk of trees, unless it has one tree only. This many nodes stay in the cache.
-constexpr int64_t kChunkNodes = 1 << 14;
+constexpr size_t kChunkNodes = 1 << 14;
 
 // The most levels of a tree in which rows need not descend, because all nodes of a level have the same split.
 constexpr int kMostLevels = 16;
@@ -40,24 +40,27 @@ template <class Code>
 class Descent {
  public:
   // `ones`: all weights are 1.
-  Descent(const CodedTrees& trees, const CodedColumns& coded, size_t stride, bool ones)
-      : forest_(trees), coded_(coded), stride_(stride), ones_(ones) {}
+  Descent(const CodedEnsemble& coded, const double* weights, bool ones, double* weight_at)
+      : forest_(coded.trees()),
+        coded_(coded.columns),
+        stride_(coded_tile_rows(coded.columns)),
+        weights_(weights),
+        ones_(ones),
+        weight_at_(weight_at) {}
 
-  // Return false if `stop` returned true.
-  bool add(int32_t first_tree, int32_t last_tree, const std::vector<CodedTile>& tiles, const double* weights,
-           const Stop& stop, double* weight_at) {
+  bool add(size_t first_tree, size_t end, const std::vector<CodedTile>& tiles, const Stop& stop) {
     nodes_.clear();
     sources_.clear();
     trees_.clear();
-    for (int32_t tree = first_tree; tree < last_tree; ++tree) read(forest_.tree_offsets[tree]);
+    for (size_t tree = first_tree; tree < end; ++tree) read(forest_.tree_offsets[tree]);
     sums_.assign(nodes_.size(), 0.0);
     for (const CodedTile& tile : tiles) {
       if (stop()) return false;
       for (const Tree& tree : trees_)
-        tree.n_levels ? add_by_level(tree, tile, weights + tile.first)
-                      : add_by_node(tree, tile, weights + tile.first);
+        tree.n_levels ? add_by_level(tree, tile, weights_ + tile.first)
+                      : add_by_node(tree, tile, weights_ + tile.first);
     }
-    for (size_t i = 0; i < sums_.size(); ++i) weight_at[sources_[i]] += sums_[i];
+    for (size_t i = 0; i < sums_.size(); ++i) weight_at_[sources_[i]] += sums_[i];
     return true;
   }
 
@@ -207,7 +210,9 @@ class Descent {
   const CodedTrees& forest_;
   const CodedColumns& coded_;
   const size_t stride_;
+  const double* const weights_;
   const bool ones_;
+  double* const weight_at_;
   std::vector<DescentNode> nodes_;
   std::vector<int64_t> sources_;  // the nodes of the ensemble
   std::vector<double> sums_;
@@ -215,36 +220,18 @@ class Descent {
   std::vector<uint16_t> ways_;
 };
 
-// Return the first tree of each chunk and, at the end, the number of trees.
-std::vector<int32_t> chunks_of(const CodedTrees& trees, int n_threads) {
-  const int64_t most = std::min(kChunkNodes, trees.n_nodes() / n_threads + 1);
-  std::vector<int32_t> chunks{0};
-  for (int32_t t = 1; t < trees.n_trees; ++t)
-    if (trees.tree_offsets[t + 1] - trees.tree_offsets[chunks.back()] > most) chunks.push_back(t);
-  chunks.push_back(trees.n_trees);
-  return chunks;
-}
-
 }  // namespace
 
 bool add_leaf_weights(const CodedEnsemble& coded, const Rows& rows, const double* weights, int n_threads,
                       const Stop& interrupted, double* weight_at) {
-  const CodedColumns& columns = coded.columns;
-  const size_t stride = coded_tile_rows(columns);
   const bool ones = std::all_of(weights, weights + rows.n_rows, [](double weight) { return weight == 1; });
-  const std::vector<int32_t> chunks = chunks_of(coded.trees(), n_threads);
-  const auto n_chunks = static_cast<int64_t>(chunks.size()) - 1;
-  return work_on_tiles(columns, rows, n_threads, interrupted, [&](const std::vector<CodedTile>& tiles) {
-    const auto descend = [&](auto descent) {
-      return work_off(n_chunks, n_threads, interrupted, [&] {
-        return [&, descent](int64_t i, const Stop& stop) mutable {
-          return descent.add(chunks[i], chunks[i + 1], tiles, weights, stop, weight_at);
-        };
-      });
-    };
-    return columns.wide_codes ? descend(Descent<uint32_t>(coded.trees(), columns, stride, ones))
-                              : descend(Descent<uint16_t>(coded.trees(), columns, stride, ones));
-  });
+  const auto begin = [&](size_t tree) { return static_cast<size_t>(coded.trees().tree_offsets[tree]); };
+  const auto descend = [&](const auto& descent) {
+    return work_on_trees(coded.columns, rows, coded.trees().n_trees, kChunkNodes, begin, n_threads,
+                         interrupted, descent);
+  };
+  return coded.columns.wide_codes ? descend(Descent<uint32_t>(coded, weights, ones, weight_at))
+                                  : descend(Descent<uint16_t>(coded, weights, ones, weight_at));
 }
 
 }  // namespace skshap

@@ -42,7 +42,9 @@ class LinearCompiler {
   // Code the columns of the tests and of the linear terms.
   void add_columns(const Rows& rows, const double* weights) {
     Plan& plan = out_.plan;
-    std::vector<int32_t> inputs, term_inputs(linear_.feature, linear_.feature + n_terms());
+    std::vector<int32_t> inputs, term_inputs;
+    if (linear_.offsets)
+      term_inputs.assign(linear_.feature, linear_.feature + linear_.offsets[e_.tree_offsets[e_.n_trees]]);
     sort_unique(term_inputs);
     static_cast<CodedColumns&>(plan) = coded_.columns;
     for (const Column& column : plan.columns) inputs.push_back(column.input);
@@ -54,7 +56,7 @@ class LinearCompiler {
     for (Column& column : plan.columns) column.packed = packed_in(inputs, column.input);
     for (const int32_t input : term_inputs)
       out_.model.columns.push_back({input, packed_in(inputs, input), 0.0, 0.0});
-    find_means(rows, weights);
+    read_background(rows, weights);
   }
 
   void add_tree(int32_t number) {
@@ -89,18 +91,17 @@ class LinearCompiler {
     bool right;
   };
 
-  size_t n_terms() const {
-    return linear_.offsets ? static_cast<size_t>(linear_.offsets[e_.tree_offsets[e_.n_trees]]) : 0;
-  }
   int32_t player_of(int32_t input) const { return e_.player ? e_.player[input] : input; }
   static int32_t packed_in(const std::vector<int32_t>& inputs, int32_t input) {
     return static_cast<int32_t>(position(inputs, input));
   }
 
-  // Read the background data twice: first without subtracting means, then with the means subtracted.
-  void find_means(const Rows& rows, const double* weights) {
+  // Read the values of the background data twice: first without subtracting means, then with the means
+  // subtracted.
+  void read_background(const Rows& rows, const double* weights) {
     const size_t n = static_cast<size_t>(rows.n_rows);
     LinearBackground& background = out_.background;
+    background.codes = code_all_rows(out_.plan, rows);
     background.weights.assign(weights, weights + n);
     background.values.allocate(out_.model, n);
     background.values.read(out_.model, out_.plan.x_float32, rows, 0, n);
@@ -136,19 +137,14 @@ class LinearCompiler {
     LinearModel& model = out_.model;
     LinearLeaf leaf{.first_feature = model.features.size(),
                     .first_term = model.terms.size(),
-                    .n_path = 0,
-                    .n_features = 0,
-                    .n_terms = 0,
+                    .n_path = static_cast<uint32_t>(path_.steps().size()),
                     .constant = e_.value[node],
                     .otherwise = e_.value[node]};
     for (const PathStep& step : path_.steps())
       model.features.push_back({place_of(coded_.columns.features[step.feature]), step.bit});
-    leaf.n_path = static_cast<uint32_t>(path_.steps().size());
-    const int64_t begin = linear_.offsets ? linear_.offsets[node] : 0,
-                  end = linear_.offsets ? linear_.offsets[node + 1] : 0;
-    if (begin < end) {
+    if (linear_.offsets && linear_.offsets[node] < linear_.offsets[node + 1]) {
       ExactSum constant(linear_.intercept[node]);
-      for (int64_t i = begin; i < end; ++i)
+      for (int64_t i = linear_.offsets[node]; i < linear_.offsets[node + 1]; ++i)
         add_term(leaf, linear_.feature[i], linear_.coefficient[i], constant);
       leaf.constant = constant.value();
     }
@@ -219,10 +215,9 @@ std::vector<double> sum_up_background(LinearPlan& out, size_t sum_bytes, int64_t
   out.sums.resize(out.trees.size());
   std::atomic<size_t> kept{0}, most{0};
   share_items(static_cast<int64_t>(out.trees.size()), n_threads, [&] {
-    return [&, summer = PatternSummer(out.plan, out.model, out.background),
-            sums = PatternSums()](int64_t i) mutable {
+    return [&, summer = PatternSummer(out)](int64_t i) mutable {
       const LinearTree& tree = out.trees[i];
-      summer.sum_up(tree, sums);
+      const PatternSums& sums = summer.sum_up(i);
       means[i] = mean_of(out.model, tree, sums);
       for (size_t leaf = tree.first_leaf; leaf < tree.first_leaf + tree.n_leaves; ++leaf) {
         out.model.leaves[leaf].constant -= means[i];
@@ -298,7 +293,6 @@ size_t LinearPlan::bytes() const {
 LinearPlan make_linear_plan(const EnsembleView& e, const LinearLeavesView& leaves, Precision precision,
                             Index index, const Rows& rows, const double* weights, size_t sum_bytes,
                             int64_t n_threads) {
-  if (rows.n_rows > INT32_MAX - kBlockRows) throw std::invalid_argument("too many background rows");
   LinearPlan out{};
   Plan& plan = out.plan;
   plan.n_outputs = e.n_outputs;
@@ -319,8 +313,6 @@ LinearPlan make_linear_plan(const EnsembleView& e, const LinearLeavesView& leave
   }
   out.first_tree.resize(plan.n_outputs + 1, out.trees.size());
   plan.n_leaves = static_cast<int64_t>(out.model.leaves.size());
-  out.background.codes.allocate(plan, static_cast<int>(whole_blocks(static_cast<size_t>(rows.n_rows))));
-  code_tile(plan, kernels(), rows, 0, static_cast<int>(rows.n_rows), out.background.codes);
   const std::vector<double> means = sum_up_background(out, sum_bytes, n_threads);
   plan.constant.assign(e.intercept, e.intercept + e.n_outputs);
   for (size_t i = 0; i < order.size(); ++i) plan.constant[output_of(order[i])] += means[i];

@@ -25,11 +25,6 @@ struct LinearLeavesView {
   const double* intercept;
 };
 
-struct LinearTree {
-  size_t decide, n_inner;
-  size_t first_leaf, n_leaves;
-};
-
 struct LinearPlan {
   Plan plan;  // columns, features, tests and constants only
   LinearModel model;

@@ -55,27 +55,26 @@ LeafPatterns::LeafPatterns(size_t most_rows)
       missing_(index_.size()),
       pattern_numbers_(index_.size()) {}
 
-void LeafPatterns::find(const LinearModel& model, const LinearLeaf& leaf, const DecidedRows& rows,
-                        const TermValues& values) {
+void LeafPatterns::find(const LinearModel& model, const LinearLeaf& leaf, const Decisions& decisions,
+                        size_t n_rows, const TermValues& values) {
   uint32_t bits[kMaxPathFeatures];
   for (uint32_t i = 0; i < leaf.n_path; ++i) bits[i] = model.features[leaf.first_feature + i].bit;
-  row_patterns(kernels(), rows.words, rows.block_words, rows.n_blocks(), bits, leaf.n_path, index_.data(),
-               fits_.data());
+  row_patterns(decisions, bits, leaf.n_path, index_.data(), fits_.data());
   bool any_missing = false;
   for (uint32_t j = 0; j < leaf.n_terms; ++j) {
     const uint32_t column = model.terms[leaf.first_term + j].column;
     if (!values.any_missing(column)) continue;
-    if (!any_missing) std::fill_n(missing_.data(), rows.n_rows, uint64_t{0});
+    if (!any_missing) std::fill_n(missing_.data(), n_rows, uint64_t{0});
     any_missing = true;
-    for (size_t block = 0; block < rows.n_blocks(); ++block)
+    for (size_t block = 0; block < decisions.n_blocks; ++block)
       for (uint64_t rest = values.missing(column, block); rest; rest &= rest - 1)
         missing_[block * kBlockRows + __builtin_ctzll(rest)] |= uint64_t{1} << j;
   }
   patterns_.clear();
   ids_.clear();
-  if (any_missing) return number_with_missing(model, leaf, rows.n_rows);
-  const uint64_t others = leaf.all() & (leaf.n_path ? ~(~uint64_t{0} >> (64 - leaf.n_path)) : ~uint64_t{0});
-  for (size_t row = 0; row < rows.n_rows; ++row) pattern_numbers_[row] = ids_.id(fits_[row]);
+  if (any_missing) return number_with_missing(model, leaf, n_rows);
+  const uint64_t others = leaf.off_path();
+  for (size_t row = 0; row < n_rows; ++row) pattern_numbers_[row] = ids_.id(fits_[row]);
   for (const uint64_t fits : ids_.patterns()) patterns_.push_back({fits | others, fits | others});
 }
 
@@ -85,9 +84,8 @@ void LeafPatterns::number_with_missing(const LinearModel& model, const LinearLea
   for (size_t row = 0; row < n_rows; ++row)
     pattern_numbers_[row] =
         pair_ids_.id(uint64_t{ids_.id(fits_[row])} << 32 | missing_ids_.id(missing_[row]));
-  const uint64_t others = leaf.all() & (leaf.n_path ? ~(~uint64_t{0} >> (64 - leaf.n_path)) : ~uint64_t{0});
   for (const uint64_t pair : pair_ids_.patterns()) {
-    const uint64_t fits = ids_.patterns()[pair >> 32] | others;
+    const uint64_t fits = ids_.patterns()[pair >> 32] | leaf.off_path();
     uint64_t present = fits;
     for (uint64_t rest = missing_ids_.patterns()[pair & 0xffffffff]; rest; rest &= rest - 1)
       present &= ~(uint64_t{1} << model.terms[leaf.first_term + __builtin_ctzll(rest)].player);
@@ -97,20 +95,24 @@ void LeafPatterns::number_with_missing(const LinearModel& model, const LinearLea
 
 // --- Sums over the background data ---
 
-PatternSummer::PatternSummer(const Plan& plan, const LinearModel& model, const LinearBackground& background)
-    : plan_(plan), model_(model), background_(background), patterns_(background.weights.size()) {}
+PatternSummer::PatternSummer(const LinearPlan& linear)
+    : linear_(linear), patterns_(linear.background.weights.size()) {}
 
-void PatternSummer::sum_up(const LinearTree& tree, PatternSums& out) {
-  const size_t n_rows = background_.weights.size();
-  const DecidedRows decided{nullptr, block_words(tree.n_inner), n_rows};
-  decide_blocks(plan_, tree, background_.codes, decided.n_blocks(), words_);
+const PatternSums& PatternSummer::sum_up(size_t number) {
+  if (!linear_.sums[number].is_empty()) return linear_.sums[number];
+  const LinearTree& tree = linear_.trees[number];
+  const LinearModel& model = linear_.model;
+  const LinearBackground& background = linear_.background;
+  const size_t n_rows = background.weights.size();
+  const Decisions decisions = decide_rows(linear_.plan, tree, background.codes, n_rows, words_);
+  PatternSums& out = sums_;
   out.begin.assign(1, 0);
   out.sums_begin.clear();
   out.patterns.clear();
   out.sums.clear();
   for (size_t i = 0; i < tree.n_leaves; ++i) {
-    const LinearLeaf& leaf = model_.leaves[tree.first_leaf + i];
-    patterns_.find(model_, leaf, {words_.data(), decided.block_words, n_rows}, background_.values);
+    const LinearLeaf& leaf = model.leaves[tree.first_leaf + i];
+    patterns_.find(model, leaf, decisions, n_rows, background.values);
     const size_t width = 1 + leaf.n_terms, first = out.sums.size();
     out.sums_begin.push_back(first);
     out.patterns.insert(out.patterns.end(), patterns_.patterns().begin(), patterns_.patterns().end());
@@ -118,22 +120,22 @@ void PatternSummer::sum_up(const LinearTree& tree, PatternSums& out) {
     out.sums.resize(first + width * patterns_.patterns().size(), 0.0);
     double* const sums = out.sums.data() + first;
     for (size_t row = 0; row < n_rows; ++row)
-      sums[patterns_.pattern_number(row) * width] += background_.weights[row];
+      sums[patterns_.pattern_number(row) * width] += background.weights[row];
     for (uint32_t j = 0; j < leaf.n_terms; ++j) {
-      const double* const term_values = background_.values.column(model_.terms[leaf.first_term + j].column);
+      const double* const term_values = background.values.column(model.terms[leaf.first_term + j].column);
       for (size_t row = 0; row < n_rows; ++row)
-        sums[patterns_.pattern_number(row) * width + 1 + j] += background_.weights[row] * term_values[row];
+        sums[patterns_.pattern_number(row) * width + 1 + j] += background.weights[row] * term_values[row];
     }
   }
+  return out;
 }
 
-void decide_blocks(const Plan& plan, const LinearTree& tree, const CodeTile& codes, size_t n_blocks,
-                   std::vector<uint64_t>& words) {
-  const size_t n_words = block_words(tree.n_inner);
-  if (words.size() < n_blocks * n_words) words.resize(n_blocks * n_words);
-  for (size_t block = 0; block < n_blocks; ++block)
-    decide_block(plan, kernels(), plan.decide.data() + tree.decide, tree.n_inner, codes,
-                 static_cast<int>(block), words.data() + block * n_words);
+Decisions decide_rows(const Plan& plan, const LinearTree& tree, const CodeTile& codes, size_t n_rows,
+                      std::vector<uint64_t>& words) {
+  const size_t n_blocks = block_count(n_rows), n_words = n_blocks * block_words(tree.n_inner);
+  if (words.size() < n_words) words.resize(n_words);
+  return decide_blocks(plan, plan.decide.data() + tree.decide, tree.n_inner, codes, 0, n_blocks,
+                       words.data());
 }
 
 }  // namespace skshap

@@ -37,13 +37,19 @@ struct LinearFeature {
 // A leaf less the expected value of its tree. Without terms, both numbers are the value of the leaf.
 struct LinearLeaf {
   size_t first_feature, first_term;
-  uint32_t n_path, n_features;  // features of the path come first
-  uint32_t n_terms;
+  uint32_t n_path, n_features = 0;  // features of the path come first
+  uint32_t n_terms = 0;
   double constant;   // of the function of values less their means
   double otherwise;  // the value if a value is missing
 
-  // Return a bit for each feature.
+  // Return a bit for each feature; and for each feature of the terms only.
   uint64_t all() const { return n_features ? ~uint64_t{0} >> (64 - n_features) : 0; }
+  uint64_t off_path() const { return all() & (n_path ? ~(~uint64_t{0} >> (64 - n_path)) : ~uint64_t{0}); }
+};
+
+struct LinearTree {
+  size_t decide, n_inner;
+  size_t first_leaf, n_leaves;
 };
 
 struct LinearModel {
@@ -80,20 +86,12 @@ struct LeafPattern {
   uint64_t fits, present;
 };
 
-// The decisions of rows, by blocks.
-struct DecidedRows {
-  const uint64_t* words;
-  size_t block_words, n_rows;
-
-  size_t n_blocks() const { return whole_blocks(n_rows) / kBlockRows; }
-};
-
 // Finds the patterns of rows at a leaf.
 class LeafPatterns {
  public:
   explicit LeafPatterns(size_t most_rows);
 
-  void find(const LinearModel& model, const LinearLeaf& leaf, const DecidedRows& rows,
+  void find(const LinearModel& model, const LinearLeaf& leaf, const Decisions& decisions, size_t n_rows,
             const TermValues& values);
 
   // Return the distinct patterns, in the order of their first rows; and the number of each row's pattern.
@@ -133,20 +131,18 @@ struct LinearBackground {
   TermValues values;
   std::vector<double> weights;
 
-  size_t bytes() const {
-    return 2 * codes.narrow.size() + 4 * codes.wide.size() +
-           sizeof(CategoryRows) * codes.category_rows.size() + values.bytes() + 8 * weights.size();
-  }
+  size_t bytes() const { return codes.bytes() + values.bytes() + 8 * weights.size(); }
 };
 
-struct LinearTree;
+struct LinearPlan;
 
 // One thread's work. The order in which it adds depends only on the background data.
 class PatternSummer {
  public:
-  PatternSummer(const Plan& plan, const LinearModel& model, const LinearBackground& background);
+  explicit PatternSummer(const LinearPlan& linear);
 
-  void sum_up(const LinearTree& tree, PatternSums& out);
+  // Return the sums for a tree that the plan keeps, or sum up again. The result is valid until the next call.
+  const PatternSums& sum_up(size_t tree);
 
   // Return the bytes that are allocated for trees of at most most_inner inner nodes.
   static size_t bytes(size_t n_background, size_t most_inner) {
@@ -155,15 +151,14 @@ class PatternSummer {
   }
 
  private:
-  const Plan& plan_;
-  const LinearModel& model_;
-  const LinearBackground& background_;
+  const LinearPlan& linear_;
+  PatternSums sums_;
   LeafPatterns patterns_;
   std::vector<uint64_t> words_;
 };
 
-// Decide the nodes of a tree for n_blocks blocks of rows. `words` grows if it is too small.
-void decide_blocks(const Plan& plan, const LinearTree& tree, const CodeTile& codes, size_t n_blocks,
-                   std::vector<uint64_t>& words);
+// Decide the nodes of a tree for n_rows rows. `words` grows if it is too small.
+Decisions decide_rows(const Plan& plan, const LinearTree& tree, const CodeTile& codes, size_t n_rows,
+                      std::vector<uint64_t>& words);
 
 }  // namespace skshap

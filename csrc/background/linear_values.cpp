@@ -36,28 +36,29 @@ class Contributions {
  public:
   explicit Contributions(Index index) : moments_(index), numbers_(kMostNumbers) {}
 
-  // Sum up the contributions against all background rows. Return whether any background row reaches the leaf
-  // together with the row.
-  bool find(const LinearModel& model, const LinearLeaf& leaf, LeafPattern row, const LeafPattern* patterns,
-            size_t n_patterns, const double* sums) {
+  // Sum up the contributions against all background rows, given the sums of the tree and the leaf's number in
+  // the tree. Return whether any background row reaches the leaf together with the row.
+  bool find(const LinearModel& model, const LinearLeaf& leaf, LeafPattern row, const PatternSums& background,
+            size_t number) {
     terms_ = model.terms.data() + leaf.first_term;
     n_terms_ = leaf.n_terms;
     n_ = leaf.n_features;
     std::fill_n(numbers_.data(), n_ * (n_terms_ + 1), 0.0);
     const uint64_t all = leaf.all();
     bool any = false;
-    for (size_t i = 0; i < n_patterns; ++i, sums += 1 + n_terms_) {
-      const LeafPattern background = patterns[i];
-      if ((row.fits | background.fits) != all) continue;
+    const double* sums = background.sums.data() + background.sums_begin[number];
+    for (size_t i = background.begin[number]; i < background.begin[number + 1]; ++i, sums += 1 + n_terms_) {
+      const LeafPattern pattern = background.patterns[i];
+      if ((row.fits | pattern.fits) != all) continue;
       any = true;
-      if (row.fits == row.present && background.fits == background.present) {
-        add_function(all & ~background.fits, all & ~row.fits, leaf.constant, sums);
+      if (row.fits == row.present && pattern.fits == pattern.present) {
+        add_function(all & ~pattern.fits, all & ~row.fits, leaf.constant, sums);
         continue;
       }
-      begin_game(all & ~background.fits, all & ~row.fits);
-      add_constant(sums[0] * leaf.otherwise);
-      if ((row.present | background.present) == all)
-        add_function(all & ~background.present, all & ~row.present, leaf.constant - leaf.otherwise, sums);
+      write_game(all & ~pattern.fits, all & ~row.fits, 0, game_);
+      add_constant(sums[0] * leaf.otherwise, game_);
+      if ((row.present | pattern.present) == all)
+        add_function(all & ~pattern.present, all & ~row.present, leaf.constant - leaf.otherwise, sums);
     }
     return any;
   }
@@ -73,25 +74,25 @@ class Contributions {
   }
 
  private:
-  // Begin the game whose value is 1 for coalitions with all features of x and no feature of b, else 0.
-  void begin_game(uint64_t x, uint64_t b) {
-    p_ = static_cast<uint32_t>(__builtin_popcountll(x));
-    q_ = static_cast<uint32_t>(__builtin_popcountll(b));
-    const double value_x = p_ ? moments_.value(p_ - 1, q_) : 0,
-                 value_b = q_ ? -moments_.value(p_, q_ - 1) : 0;
-    for (uint32_t i = 0; i < n_; ++i) game_[i] = x >> i & 1 ? value_x : b >> i & 1 ? value_b : 0;
+  // Write the game whose value is 1 for coalitions with all features of x, with n_added features that are in
+  // neither x nor b, and with no feature of b, else 0. The numbers of the added features are left out.
+  void write_game(uint64_t x, uint64_t b, uint32_t n_added, double* game) const {
+    const uint32_t p = static_cast<uint32_t>(__builtin_popcountll(x)) + n_added,
+                   q = static_cast<uint32_t>(__builtin_popcountll(b));
+    const double value_x = p ? moments_.value(p - 1, q) : 0, value_b = q ? -moments_.value(p, q - 1) : 0;
+    for (uint32_t i = 0; i < n_; ++i) game[i] = x >> i & 1 ? value_x : b >> i & 1 ? value_b : 0;
   }
 
-  void add_constant(double value) {
-    for (uint32_t i = 0; i < n_; ++i) numbers_[i] += value * game_[i];
+  void add_constant(double value, const double* game) {
+    for (uint32_t i = 0; i < n_; ++i) numbers_[i] += value * game[i];
   }
 
   // Add a linear function in the game of x and b, where the values of x are known and the values of b are
   // unknown. If a term's feature is in neither x nor b, knowing it changes the function. This change is a
   // game with the feature in x.
   void add_function(uint64_t x, uint64_t b, double constant, const double* sums) {
-    begin_game(x, b);
-    double value = sums[0] * constant, change = 0;
+    write_game(x, b, 0, game_);
+    double value = sums[0] * constant, change = 0, added = 0;
     bool any_change = false;
     for (uint32_t j = 0; j < n_terms_; ++j) {
       const uint64_t feature = uint64_t{1} << terms_[j].player;
@@ -102,8 +103,12 @@ class Contributions {
       change -= background_term;
       any_change = true;
     }
-    add_constant(value);
-    if (any_change) find_change(x, b, change);
+    add_constant(value, game_);
+    if (any_change) {
+      write_game(x, b, 1, changed_);
+      add_constant(change, changed_);
+      added = moments_.value(__builtin_popcountll(x), __builtin_popcountll(b));
+    }
     for (uint32_t j = 0; j < n_terms_; ++j) {
       const uint64_t feature = uint64_t{1} << terms_[j].player;
       if (b & feature) continue;
@@ -112,27 +117,15 @@ class Contributions {
       const double* const game = x & feature ? game_ : changed_;
       for (uint32_t i = 0; i < n_; ++i) numbers[i] += row_term * game[i];
       if (x & feature) continue;
-      numbers[terms_[j].player] += row_term * added_;
-      numbers_[terms_[j].player] -= terms_[j].coefficient * sums[1 + j] * added_;
-    }
-  }
-
-  // Find the game with one more feature in x, except for this feature itself. Add the constant part of all
-  // changes.
-  void find_change(uint64_t x, uint64_t b, double change) {
-    const double value_x = p_ ? moments_.value(p_, q_) : 0,
-                 value_b = q_ ? -moments_.value(p_ + 1, q_ - 1) : 0;
-    added_ = moments_.value(p_, q_);
-    for (uint32_t i = 0; i < n_; ++i) {
-      changed_[i] = x >> i & 1 ? value_x : b >> i & 1 ? value_b : 0;
-      numbers_[i] += change * changed_[i];
+      numbers[terms_[j].player] += row_term * added;
+      numbers_[terms_[j].player] -= terms_[j].coefficient * sums[1 + j] * added;
     }
   }
 
   const PatternMoments moments_;
   const LinearTerm* terms_ = nullptr;
-  uint32_t n_terms_ = 0, n_ = 0, p_ = 0, q_ = 0;
-  double game_[kMaxPathFeatures], changed_[kMaxPathFeatures], added_ = 0;
+  uint32_t n_terms_ = 0, n_ = 0;
+  double game_[kMaxPathFeatures], changed_[kMaxPathFeatures];
   std::vector<double> numbers_;  // [1 + term][feature]: constants, then coefficients
 };
 
@@ -146,7 +139,7 @@ class LinearWorker {
         rows_(rows),
         result_(result),
         reach_(reach),
-        summer_(linear.plan, linear.model, linear.background),
+        summer_(linear),
         patterns_(static_cast<size_t>(tile_rows)),
         contributions_(linear.plan.index),
         next_(static_cast<size_t>(tile_rows)) {
@@ -159,17 +152,11 @@ class LinearWorker {
     for (int32_t output = 0; output < plan_.n_outputs; ++output) {
       totals_.clear();
       for (size_t i = linear_.first_tree[output]; i < linear_.first_tree[output + 1]; ++i) {
-        run_tree(linear_.trees[i], linear_.sums[i], output, tile);
+        run_tree(i, output, tile);
         if (stop()) return false;
       }
       if (reach_) write_reach(output, tile);
-      const size_t first = tile.first_row * plan_.n_outputs * plan_.n_features;
-      if (result_.is_float32)
-        write_values(plan_, totals_, output, tile.n_rows, result_.zeroed,
-                     static_cast<float*>(result_.values) + first, &tile.totals);
-      else
-        write_values(plan_, totals_, output, tile.n_rows, result_.zeroed,
-                     static_cast<double*>(result_.values) + first, &tile.totals);
+      write_values(plan_, result_, totals_, output, tile.first_row, tile.n_rows, &tile.totals);
     }
     return true;
   }
@@ -177,21 +164,19 @@ class LinearWorker {
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  void run_tree(const LinearTree& tree, const PatternSums& kept, int32_t output, Tile& tile) {
-    decide_blocks(plan_, tree, tile.codes, static_cast<size_t>(tile.n_blocks()), words_);
-    if (kept.is_empty()) summer_.sum_up(tree, sums_);
-    const PatternSums& sums = kept.is_empty() ? sums_ : kept;
-    const DecidedRows decided{words_.data(), block_words(tree.n_inner), static_cast<size_t>(tile.n_rows)};
+  void run_tree(size_t number, int32_t output, Tile& tile) {
+    const LinearTree& tree = linear_.trees[number];
+    const PatternSums& sums = summer_.sum_up(number);
+    const size_t n_rows = static_cast<size_t>(tile.n_rows);
+    const Decisions decisions = decide_rows(plan_, tree, tile.codes, n_rows, words_);
     for (size_t i = 0; i < tree.n_leaves; ++i) {
       const LinearLeaf& leaf = model_.leaves[tree.first_leaf + i];
-      patterns_.find(model_, leaf, decided, values_);
-      list_rows(decided.n_rows);
+      patterns_.find(model_, leaf, decisions, n_rows, values_);
+      list_rows(n_rows);
       for (size_t p = 0; p < patterns_.patterns().size(); ++p) {
         const LeafPattern pattern = patterns_.patterns()[p];
         if (result_.needs_margins() && pattern.fits == leaf.all()) add_margins(leaf, p, output, tile);
-        if (contributions_.find(model_, leaf, pattern, sums.patterns.data() + sums.begin[i],
-                                sums.begin[i + 1] - sums.begin[i], sums.sums.data() + sums.sums_begin[i]))
-          add_contributions(leaf, p);
+        if (contributions_.find(model_, leaf, pattern, sums, i)) add_contributions(leaf, p);
       }
     }
   }
@@ -252,7 +237,6 @@ class LinearWorker {
   const Result& result_;
   double* const reach_;
   PatternSummer summer_;
-  PatternSums sums_;
   LeafPatterns patterns_;
   Contributions contributions_;
   TermValues values_;

@@ -54,6 +54,7 @@ class PairLayout {
     require_positions<int32_t>(out_.lookups.size());
   }
 
+  const TableLimits& limits() const { return limits_; }
   const TreeOffsets& offsets(size_t tree) const { return offsets_[tree]; }
   // Return the targets of a table's numbers, in the order of group_targets.h.
   const uint32_t* columns(const Lookup& lookup) const { return columns_.data() + lookup.targets; }
@@ -269,21 +270,13 @@ class PairLayout {
 class LeafWeights {
  public:
   explicit LeafWeights(const BackgroundPairsPlan& pairs)
-      : pairs_(pairs),
-        plan_(pairs.plan),
-        groups_(plan_),
-        counter_(plan_, pairs.background, pairs.weights),
-        words_(plan_) {}
+      : plan_(pairs.plan), groups_(plan_), counter_(pairs), words_(plan_) {}
 
   // Begin a tree. Its leaves follow in ascending order.
   void begin(const Chunk& chunk, size_t tree) {
     tree_ = &plan_.trees[tree];
     find_groups(chunk, *tree_, groups_);
-    counts_ = &pairs_.counts[tree];
-    if (counts_->begin.empty()) {
-      counter_.count(*tree_, groups_, counted_);
-      counts_ = &counted_;
-    }
+    counts_ = &counter_.count(tree, groups_);
     group_ = 0;
     long_leaf_ = groups_.groups.size();
     has_words_ = false;
@@ -294,17 +287,17 @@ class LeafWeights {
     const TreeGroups::Leaf& leaf = groups_.leaves[number];
     weights_.assign(size_t{1} << leaf.n_features, 0.0);
     if (!leaf.grouped) {
-      add(long_leaf_++, [](uint64_t pattern) { return pattern; });
+      const PatternCounts::Part counts = counts_->part(long_leaf_++);
+      for (size_t i = 0; i < counts.n; ++i) weights_[counts.patterns[i]] += counts.weights[i];
       return weights_;
     }
     for (; groups_.groups[group_].leaves_end <= number; ++group_) has_words_ = false;
     if (!has_words_) words_.make(*tree_, groups_, groups_.groups[group_]);
     has_words_ = true;
-    bits_.clear();
-    for (uint32_t i = 0; i < leaf.n_features; ++i)
-      bits_.push_back(words_.local(groups_.steps[leaf.path + i].bit));
-    words_.index(bits_, pattern_of_);
-    add(group_, [this](uint64_t index) { return pattern_of_.data()[index]; });
+    words_.leaf_patterns(groups_.steps.data() + leaf.path, leaf.n_features, pattern_of_);
+    const PatternCounts::Part counts = counts_->part(group_);
+    for (size_t i = 0; i < counts.n; ++i)
+      weights_[pattern_of_.data()[counts.patterns[i]]] += counts.weights[i];
     return weights_;
   }
 
@@ -317,9 +310,9 @@ class LeafWeights {
       for (size_t x = 0; x < weights.size(); ++x)
         if (weights[x] != 0) weighted_patterns_.emplace_back(x, weights[x]);
     } else {
-      for (size_t i = counts_->begin[long_leaf_]; i < counts_->begin[long_leaf_ + 1]; ++i)
-        weighted_patterns_.emplace_back(counts_->patterns[i], counts_->weights[i]);
-      ++long_leaf_;
+      const PatternCounts::Part counts = counts_->part(long_leaf_++);
+      for (size_t i = 0; i < counts.n; ++i)
+        weighted_patterns_.emplace_back(counts.patterns[i], counts.weights[i]);
       std::sort(weighted_patterns_.begin(), weighted_patterns_.end());
     }
     for (const auto& [pattern, weight] : weighted_patterns_) {
@@ -329,24 +322,15 @@ class LeafWeights {
   }
 
  private:
-  template <class PatternOf>
-  void add(size_t counted, const PatternOf& pattern_of) {
-    for (size_t i = counts_->begin[counted]; i < counts_->begin[counted + 1]; ++i)
-      weights_[pattern_of(counts_->patterns[i])] += counts_->weights[i];
-  }
-
-  const BackgroundPairsPlan& pairs_;
   const Plan& plan_;
   const TreeProgram* tree_ = nullptr;
   TreeGroups groups_;
   BackgroundCounter counter_;
   const PatternCounts* counts_ = nullptr;
-  PatternCounts counted_;
   GroupWords words_;  // of the group
   bool has_words_ = false;
   size_t group_ = 0, long_leaf_ = 0;
   Aligned<uint16_t> pattern_of_;  // by index of the group
-  std::vector<uint32_t> bits_;
   std::vector<double> weights_;
   std::vector<std::pair<uint64_t, double>> weighted_patterns_;
 };
@@ -356,9 +340,8 @@ class LeafWeights {
 // One thread's work: it fills the tables of trees, and lists the patterns of leaves without a table.
 class PairWriter {
  public:
-  PairWriter(const BackgroundPairsPlan& pairs, const PairLayout& layout, const TableLimits& limits, Plan& out)
+  PairWriter(const BackgroundPairsPlan& pairs, const PairLayout& layout, Plan& out)
       : layout_(layout),
-        limits_(limits),
         plan_(out),
         weights_(pairs),
         groups_(out),
@@ -368,11 +351,12 @@ class PairWriter {
 
   // Fill the tables of a tree, and list the patterns of its leaves without a table. Add the expected value of
   // the tree's leaves over the background data to `reached`, by output of the leaves.
-  void write_tree(size_t chunk, size_t number, PatternCounts& patterns, double* reached) {
+  void write_tree(size_t number, PatternCounts& patterns, double* reached) {
     const TreeProgram& tree = plan_.trees[number];
-    n_outputs_ = n_used_outputs(plan_, plan_.chunks[chunk]);
-    weights_.begin(plan_.chunks[chunk], number);
-    find_groups(plan_.chunks[chunk], tree, groups_, limits_);
+    const Chunk& chunk = chunk_of(plan_, number);
+    n_outputs_ = n_used_outputs(plan_, chunk);
+    weights_.begin(chunk, number);
+    find_groups(chunk, tree, groups_, layout_.limits());
     size_t g = 0;
     for (size_t leaf = 0; leaf < groups_.leaves.size();) {
       if (groups_.leaves[leaf].grouped) {
@@ -388,9 +372,9 @@ class PairWriter {
  private:
   // The numbers of a leaf of the group, computed with a leaf value of 1.
   struct LeafNumbers {
-    std::vector<uint16_t> patterns;  // by index of the group
-    std::vector<uint32_t> numbers;   // in an entry of the group
-    std::vector<double> vectors;     // [pattern][number]
+    Aligned<uint16_t> patterns;     // by index of the group
+    std::vector<uint32_t> numbers;  // in an entry of the group
+    std::vector<double> vectors;    // [pattern][number]
   };
 
   void write_group(const TreeProgram& tree, size_t number, size_t g, double* reached) {
@@ -433,10 +417,7 @@ class PairWriter {
       leaf.vectors.resize(leaf.numbers.size() << n);
       for (size_t x = 0; x < size_t{1} << n; ++x)
         vectors_.write(x, 1.0, leaf.vectors.data() + x * leaf.numbers.size());
-      bits_.clear();
-      for (uint32_t f = 0; f < n; ++f) bits_.push_back(words_.local(path[f].bit));
-      words_.index(bits_, index_);
-      leaf.patterns.assign(index_.data(), index_.data() + (size_t{1} << group.n_bits()));
+      words_.leaf_patterns(path, n, leaf.patterns);
     }
   }
 
@@ -452,7 +433,7 @@ class PairWriter {
         const LeafNumbers& leaf = leaves_[i - group.leaves];
         const double value =
             plan_.leaf_values[tree.leaves + groups_.leaves[i].value + output] / plan_.leaf_scale;
-        const double* from = leaf.vectors.data() + leaf.patterns[index] * leaf.numbers.size();
+        const double* from = leaf.vectors.data() + leaf.patterns.data()[index] * leaf.numbers.size();
         for (const uint32_t number : leaf.numbers) entry_[number] += value * *from++;
       }
       for (size_t i = 0; i < n_numbers; ++i)  // plans have twice the sums of pairs
@@ -461,7 +442,6 @@ class PairWriter {
   }
 
   const PairLayout& layout_;
-  const TableLimits limits_;
   Plan& plan_;
   LeafWeights weights_;
   TreeGroups groups_;
@@ -470,29 +450,21 @@ class PairWriter {
   LeafVectors vectors_;
   size_t n_outputs_ = 1;
   std::vector<LeafNumbers> leaves_;
-  std::vector<uint32_t> bits_;
-  Aligned<uint16_t> index_;
   std::vector<double> entry_;
 };
 
 // Lay out tables for leaves on paths of as many features as possible, up to kLeafBits, such that tables and
-// patterns fit into table_bytes. Return the limits. If nothing fits, `out` stays empty.
-TableLimits lay_out(const BackgroundPairsPlan& pairs, size_t table_bytes, Tables& tables,
-                    std::optional<PairLayout>& out) {
-  TableLimits limits{kLeafBits, true};
-  for (;; --limits.leaf_bits) {
+// patterns fit into table_bytes. If nothing fits, no leaf has a table.
+PairLayout lay_out(const BackgroundPairsPlan& pairs, size_t table_bytes, Tables& tables) {
+  for (TableLimits limits{kLeafBits, true};; --limits.leaf_bits) {
     tables = {};
-    out.emplace(pairs, limits, tables);
-    if (out->bytes() <= table_bytes) return limits;
-    if (!limits.leaf_bits) break;
+    PairLayout layout(pairs, limits, tables);
+    if (layout.bytes() <= table_bytes || !limits.leaf_bits) return layout;
   }
-  out.reset();
-  return limits;
 }
 
 // Move the patterns of leaves, by tree, to the plan.
-void store_patterns(const std::vector<PatternCounts>& by_tree, const std::vector<size_t>& chunk_of,
-                    const PairLayout& layout, Plan& plan) {
+void store_patterns(const std::vector<PatternCounts>& by_tree, const PairLayout& layout, Plan& plan) {
   Tables& tables = plan.tables;
   auto& patterns = tables.patterns.own();
   auto& weights = tables.weights.own();
@@ -500,7 +472,7 @@ void store_patterns(const std::vector<PatternCounts>& by_tree, const std::vector
     const PatternCounts& from = by_tree[tree];
     const PairLayout::TreeOffsets& offsets = layout.offsets(tree);
     for (size_t i = 0; i + 1 < from.begin.size(); ++i)
-      for (size_t o = 0; o < n_used_outputs(plan, plan.chunks[chunk_of[tree]]); ++o) {
+      for (size_t o = 0; o < n_used_outputs(plan, chunk_of(plan, tree)); ++o) {
         PatternLeaf& leaf = tables.leaves[offsets.leaf + i + o * offsets.leaf_stride];
         leaf.patterns = patterns.size() + from.begin[i];
         leaf.n_patterns = from.begin[i + 1] - from.begin[i];
@@ -515,9 +487,8 @@ void store_patterns(const std::vector<PatternCounts>& by_tree, const std::vector
 std::optional<PairTableCosts> pair_table_costs(const BackgroundPairsPlan& pairs, size_t table_bytes) {
   try {
     Tables tables;
-    std::optional<PairLayout> layout;
-    lay_out(pairs, table_bytes, tables, layout);
-    return layout ? std::optional(layout->costs()) : std::nullopt;
+    const PairLayout layout = lay_out(pairs, table_bytes, tables);
+    return layout.bytes() <= table_bytes ? std::optional(layout.costs()) : std::nullopt;
   } catch (const std::invalid_argument&) {  // beyond the integer ranges of tables
     return std::nullopt;
   }
@@ -526,27 +497,22 @@ std::optional<PairTableCosts> pair_table_costs(const BackgroundPairsPlan& pairs,
 Plan make_pair_tables(const BackgroundPairsPlan& pairs, size_t table_bytes, int64_t n_threads) {
   const TableClock clock;
   Plan plan = pairs.plan;
-  std::optional<PairLayout> layout;
-  const TableLimits limits = lay_out(pairs, table_bytes, plan.tables, layout);
-  if (!layout) {
-    Tables without;
-    require_room(PairLayout(pairs, {0, true}, without).bytes(), table_bytes);
-  }
+  const PairLayout layout = lay_out(pairs, table_bytes, plan.tables);
+  require_room(layout.bytes(), table_bytes);
   plan.tables.against_background = true;
   allocate_tables(plan);
-  const std::vector<size_t> chunk_of = chunks_of_trees(plan);
   const size_t n_trees = plan.trees.size(), n_outputs = plan.n_outputs;
   std::vector<double> reached(n_trees * n_outputs, 0.0);
   std::vector<PatternCounts> patterns(n_trees);
   share_items(static_cast<int64_t>(n_trees), n_threads, [&] {
-    return [&, writer = PairWriter(pairs, *layout, limits, plan)](int64_t i) mutable {
-      writer.write_tree(chunk_of[i], i, patterns[i], reached.data() + i * n_outputs);
+    return [&, writer = PairWriter(pairs, layout, plan)](int64_t i) mutable {
+      writer.write_tree(i, patterns[i], reached.data() + i * n_outputs);
     };
   });
-  store_patterns(patterns, chunk_of, *layout, plan);
+  store_patterns(patterns, layout, plan);
   plan.base_value = plan.constant;
   for (size_t i = 0; i < n_trees; ++i) {
-    const Chunk& chunk = plan.chunks[chunk_of[i]];
+    const Chunk& chunk = chunk_of(plan, i);
     for (size_t o = 0; o < n_used_outputs(plan, chunk); ++o)
       plan.base_value[std::max(chunk.output, 0) + o] += reached[i * n_outputs + o];
   }

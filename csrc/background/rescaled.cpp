@@ -7,7 +7,6 @@
 #include "background/rescaled.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "base/aligned.h"
 #include "plan/tree_paths.h"
@@ -20,21 +19,28 @@ namespace skshap {
 namespace {
 
 // Decide the nodes of a tree for 64 rows.
-void decide(const Plan& plan, const Kernels& kernels, const TreeProgram& tree, const CodeTile& codes,
-            int block, uint64_t* words) {
-  decide_block(plan, kernels, plan.decide.data() + tree.decide, tree.n_inner, codes, block, words);
+void decide(const Plan& plan, const TreeProgram& tree, const CodeTile& codes, int block, uint64_t* words) {
+  decide_block(plan, kernels(), plan.decide.data() + tree.decide, tree.n_inner, codes, block, words);
 }
 
 // Return the number of words of a tree's decisions, including the words of leaves, which are read as well.
 size_t n_words(const Plan& plan) { return kFirstWord + 2 * (2 * most_inner_nodes(plan) + 1); }
 
+// Return the most sums of a row in a chunk.
+size_t most_sums(const Plan& plan) {
+  size_t most = 0;
+  for (const Chunk& chunk : plan.chunks)
+    most = std::max(most, n_used_outputs(plan, chunk) * chunk.slots.size());
+  return most;
+}
+
 // Add the margins of the trees to the margins of the 64 rows of a block.
-void add_margins(const Plan& plan, const Kernels& kernels, Margins& margins, const CodeTile& codes, int block,
-                 uint64_t* words, TileSums& margin) {
+void add_margins(const Plan& plan, Margins& margins, const CodeTile& codes, int block, uint64_t* words,
+                 TileSums& margin) {
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
       const TreeProgram& tree = plan.trees[i];
-      decide(plan, kernels, tree, codes, block, words);
+      decide(plan, tree, codes, block, words);
       margins.add(tree, n_used_outputs(plan, chunk), words, kBlockRows, margin.at(std::max(chunk.output, 0)),
                   margin.stride());
     }
@@ -58,11 +64,7 @@ class RescaledWorker {
         walk_(rescaled.plan) {
     words_.assign(n_words_, 0);
     background_words_.assign(n_words_ * kBackgroundWords, 0);
-    size_t phi = 0;
-    for (const Chunk& chunk : plan_.chunks)
-      phi = std::max(phi, n_used_outputs(plan_, chunk) * chunk.slots.size() * kBlockRows);
-    phi_.resize(phi);
-    std::fill_n(phi_.data(), phi, T(0));
+    grow(phi_, most_sums(plan_) * kBlockRows);
     factors_.resize(static_cast<size_t>(plan_.n_outputs) * kBackgroundTile * kBlockRows);
     sums_.resize(plan_.n_outputs, plan_.features.size(), kBlockRows);
     slot_of_.assign(plan_.features.size(), 0);
@@ -70,7 +72,7 @@ class RescaledWorker {
 
   bool run(Tile& tile, const Stop& stop) {
     n_rows_ = tile.n_rows;
-    add_margins(plan_, kernels_, margins_, tile.codes, 0, words_.data(), tile.margin);
+    add_margins(plan_, margins_, tile.codes, 0, words_.data(), tile.margin);
     sums_.clear();
     const size_t n_background = rescaled_.weights.size();
     for (size_t first = 0; first < n_background; first += kBackgroundTile) {
@@ -83,13 +85,7 @@ class RescaledWorker {
         if (stop()) return false;
       }
     }
-    const size_t first = tile.first_row * plan_.n_outputs * plan_.n_features;
-    if (result_.is_float32)
-      write_values(plan_, sums_, 0, n_rows_, result_.zeroed, static_cast<float*>(result_.values) + first,
-                   &tile.totals);
-    else
-      write_values(plan_, sums_, 0, n_rows_, result_.zeroed, static_cast<double*>(result_.values) + first,
-                   &tile.totals);
+    write_values(plan_, result_, sums_, 0, tile.first_row, n_rows_, &tile.totals);
     return true;
   }
 
@@ -120,12 +116,12 @@ class RescaledWorker {
   }
 
   void run_tree(const Chunk& chunk, const TreeProgram& tree, const Tile& tile) {
-    decide(plan_, kernels_, tree, tile.codes, 0, words_.data());
+    decide(plan_, tree, tile.codes, 0, words_.data());
     groups_.assign(1, {0, ~uint64_t{0} >> (kBlockRows - n_rows_), {}});
     for (int word = 0; word < kBackgroundWords && 64u * word < n_background_; ++word) {
       const size_t n = n_background_ - 64 * word;
       groups_[0].members[word] = n < 64 ? ~(~uint64_t{0} << n) : ~uint64_t{0};
-      decide(plan_, kernels_, tree, rescaled_.background, static_cast<int>(first_background_ / 64) + word,
+      decide(plan_, tree, rescaled_.background, static_cast<int>(first_background_ / 64) + word,
              background_words_.data() + word * n_words_);
     }
     group_begin_.assign(tree.height + 1, 0);
@@ -257,16 +253,10 @@ RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precisio
   out.link = link;
   out.scale = scale;
   const Plan& plan = out.plan;
-  const uint32_t longest = longest_path(plan);
-  if (longest > kMaxPatternBits)
-    throw std::invalid_argument("a path has " + std::to_string(longest) +
-                                " different features; background data allow for at most " +
-                                std::to_string(kMaxPatternBits));
-  if (rows.n_rows > INT32_MAX - kBackgroundTile) throw std::invalid_argument("too many background rows");
-  const size_t n = static_cast<size_t>(rows.n_rows), padded = whole_blocks(n);
+  require_short_path(longest_path(plan));
+  const size_t n = static_cast<size_t>(rows.n_rows);
+  out.background = code_all_rows(plan, rows);
   out.weights.assign(weights, weights + n);
-  out.background.allocate(plan, static_cast<int>(padded));
-  code_tile(plan, kernels(), rows, 0, static_cast<int>(n), out.background);
   std::vector<uint64_t> words(n_words(plan), 0);
   Margins margins(plan, kernels());
   TileSums block;
@@ -274,8 +264,7 @@ RescaledPlan make_rescaled_plan(const EnsembleView& ensemble, Precision precisio
   out.margins.resize(plan.n_outputs * n);
   for (size_t first = 0; first < n; first += kBlockRows) {
     for (int32_t o = 0; o < plan.n_outputs; ++o) std::fill_n(block.at(o), kBlockRows, plan.constant[o]);
-    add_margins(plan, kernels(), margins, out.background, static_cast<int>(first / kBlockRows), words.data(),
-                block);
+    add_margins(plan, margins, out.background, static_cast<int>(first / kBlockRows), words.data(), block);
     for (int32_t o = 0; o < plan.n_outputs; ++o)
       std::copy_n(block.at(o), std::min<size_t>(kBlockRows, n - first), out.margins.data() + o * n + first);
   }
@@ -295,14 +284,10 @@ size_t scratch_bytes(const RescaledPlan& rescaled) {
   const Plan& plan = rescaled.plan;
   const size_t element = element_bytes(plan), outputs = plan.n_outputs;
   int height = 0;
-  size_t phi = 0;
-  for (const Chunk& chunk : plan.chunks) {
-    height = std::max(height, chunk.height);
-    phi = std::max(phi, n_used_outputs(plan, chunk) * chunk.slots.size());
-  }
+  for (const Chunk& chunk : plan.chunks) height = std::max(height, chunk.height);
   const size_t groups = std::min<size_t>(kBackgroundTile, rescaled.weights.size());
   return kBlockRows *
-             (element * (phi + outputs * kBackgroundTile) +
+             (element * (most_sums(plan) + outputs * kBackgroundTile) +
               TileSums::row_bytes(outputs, plan.features.size()) + 2 * TileSums::row_bytes(outputs, 1) +
               plan.columns.size() * (plan.wide_codes ? 4 : 2)) +
          plan.columns.size() * sizeof(CategoryRows) + 8 * n_words(plan) * (kBackgroundWords + 1) +

@@ -26,10 +26,7 @@ struct RescaledPlan {
   std::vector<double> weights;
   std::vector<double> margins;  // [output][background row]
 
-  size_t bytes() const {
-    return plan.bytes() + 8 * (weights.size() + margins.size()) + 2 * background.narrow.size() +
-           4 * background.wide.size() + sizeof(CategoryRows) * background.category_rows.size();
-  }
+  size_t bytes() const { return plan.bytes() + 8 * (weights.size() + margins.size()) + background.bytes(); }
 };
 
 // Compile a plan against the background rows `rows`, whose weights add up to 1. Throw std::invalid_argument

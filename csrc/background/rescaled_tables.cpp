@@ -7,32 +7,22 @@
 namespace skshap {
 namespace {
 
-// The sizes of the tables of each term, and of the patterns that all terms share.
-struct Parts {
-  size_t term_bytes, n_terms, n_patterns;  // terms of all outputs
-
-  size_t bytes(const Plan& plan) const {
-    const size_t pattern_bytes = sizeof(uint64_t) + n_terms * element_bytes(plan);
-    return term_bytes * n_terms + pattern_bytes * n_patterns;
-  }
-};
-
-// Return the sizes for limits at which leaves with paths of as many features as possible have tables.
-Parts parts_that_fit(const RescaledPlan& rescaled, const std::vector<SeparableSlope>& slopes,
-                     size_t table_bytes) {
+// Return the costs for limits at which leaves with paths of as many features as possible have tables.
+RescaledTableCosts fitting_costs(const RescaledPlan& rescaled, const std::vector<SeparableSlope>& slopes,
+                                 size_t table_bytes) {
   const Plan& plan = rescaled.plan;
   size_t n_terms = 0;
   for (const SeparableSlope& slope : slopes) n_terms += slope.n_terms;
-  TableLimits limits{kLeafBits};
-  for (;; --limits.leaf_bits) {
-    const Parts parts{tables_bytes(plan, limits), n_terms,
-                      most_patterns(plan, limits, rescaled.weights.size())};
-    if (parts.bytes(plan) <= table_bytes || !limits.leaf_bits) return parts;
+  const size_t pattern_bytes = sizeof(uint64_t) + n_terms * element_bytes(plan);
+  for (TableLimits limits{kLeafBits};; --limits.leaf_bits) {
+    const size_t term_bytes = tables_bytes(plan, limits),
+                 n_patterns = most_patterns(plan, limits, rescaled.weights.size()),
+                 bytes = term_bytes * n_terms + pattern_bytes * n_patterns;
+    if (bytes <= table_bytes || !limits.leaf_bits) return {term_bytes, n_patterns, bytes};
   }
 }
 
-}  // namespace
-
+// Separate the slopes of all outputs into sums of products.
 std::vector<SeparableSlope> separate_slopes(const RescaledPlan& rescaled) {
   const Plan& plan = rescaled.plan;
   const size_t n = rescaled.weights.size();
@@ -44,12 +34,12 @@ std::vector<SeparableSlope> separate_slopes(const RescaledPlan& rescaled) {
   return slopes;
 }
 
+}  // namespace
+
 std::optional<RescaledTableCosts> rescaled_table_costs(const RescaledPlan& rescaled, size_t table_bytes) {
   try {
-    const Parts parts = parts_that_fit(rescaled, separate_slopes(rescaled), table_bytes);
-    const size_t bytes = parts.bytes(rescaled.plan);
-    if (bytes > table_bytes) return std::nullopt;
-    return RescaledTableCosts{bytes, parts.n_patterns};
+    const RescaledTableCosts costs = fitting_costs(rescaled, separate_slopes(rescaled), table_bytes);
+    return costs.bytes <= table_bytes ? std::optional(costs) : std::nullopt;
   } catch (const std::invalid_argument&) {
     return std::nullopt;
   }
@@ -66,8 +56,8 @@ RescaledTables make_rescaled_tables(const RescaledPlan& rescaled, const Ensemble
   out.link = rescaled.link;
   out.scale = rescaled.scale;
   out.slopes = separate_slopes(rescaled);
-  const Parts parts = parts_that_fit(rescaled, out.slopes, table_bytes);
-  require_room(parts.bytes(rescaled.plan), table_bytes);
+  const RescaledTableCosts costs = fitting_costs(rescaled, out.slopes, table_bytes);
+  require_room(costs.bytes, table_bytes);
   std::vector<double> weights(n);
   for (SeparableSlope& slope : out.slopes) {
     out.floats.emplace_back();
@@ -76,7 +66,7 @@ RescaledTables make_rescaled_tables(const RescaledPlan& rescaled, const Ensemble
     for (size_t k = 0; k < slope.n_terms; ++k) {
       for (size_t b = 0; b < n; ++b) weights[b] = rescaled.weights[b] * slope.background_factors[k * n + b];
       Plan term = make_background_plan(ensemble, rescaled.plan.precision, rows, weights.data(),
-                                       Index::kShapley, parts.term_bytes, n_threads);
+                                       Index::kShapley, costs.term_bytes, n_threads);
       out.floats.back().push_back(std::move(term.tables.floats));
       out.doubles.back().push_back(std::move(term.tables.doubles));
       out.weights.back().push_back(std::move(term.tables.weights));

@@ -18,21 +18,17 @@ struct RescaledTables {
   Plan plan;  // with the layout of the tables, which all terms share
   Link link;
   double scale;
-  std::vector<SeparableSlope> slopes;  // by output, without of_background
+  std::vector<SeparableSlope> slopes;  // by output, without background_factors
   // [output][term]: the contents of the tables. Only the array of the plan's precision is filled.
   std::vector<std::vector<Contents<float>>> floats;
   std::vector<std::vector<Contents<double>>> doubles;
   std::vector<std::vector<Contents<double>>> weights;  // of the patterns, as in Tables::weights
 };
 
-// Separate the slopes of all outputs into sums of products. Throw std::invalid_argument if the margins are
-// spread too widely.
-std::vector<SeparableSlope> separate_slopes(const RescaledPlan& plan);
-
-// The cost of the tables and patterns of all terms: their bytes, and the largest possible number of patterns
-// at all leaves.
+// The cost of the tables and patterns of all terms: the bytes of the tables of each term, the largest
+// possible number of patterns at all leaves, and the bytes of all.
 struct RescaledTableCosts {
-  size_t bytes, n_patterns;
+  size_t term_bytes, n_patterns, bytes;
 };
 
 // Return the costs, or nothing if even the patterns alone need more than table_bytes, or if the margins are
@@ -41,7 +37,7 @@ std::optional<RescaledTableCosts> rescaled_table_costs(const RescaledPlan& plan,
 
 // Fill the tables of all terms, for as many leaves as fit into table_bytes together with the patterns of all
 // other leaves. `ensemble` and `rows` must be the ones of which the plan was made. Throw
-// std::invalid_argument as separate_slopes() does, and TableMemoryError if nothing fits.
+// std::invalid_argument if the margins are spread too widely, and TableMemoryError if nothing fits.
 RescaledTables make_rescaled_tables(const RescaledPlan& plan, const EnsembleView& ensemble, const Rows& rows,
                                     size_t table_bytes, int64_t n_threads);
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <stdexcept>
 #include <string>
+
+#include "plan/coded_trees.h"
 
 namespace skshap {
 namespace {
@@ -57,11 +60,7 @@ std::vector<double> sample(Link link, double scale, const std::vector<double>& n
   return out;
 }
 
-double dot(const double* a, const double* b, size_t n) {
-  double sum = 0;
-  for (size_t i = 0; i < n; ++i) sum += a[i] * b[i];
-  return sum;
-}
+double dot(const double* a, const double* b, size_t n) { return std::inner_product(a, a + n, b, 0.0); }
 
 void subtract(double factor, const double* from, size_t n, double* to) {
   for (size_t i = 0; i < n; ++i) to[i] -= factor * from[i];
@@ -141,8 +140,7 @@ void lagrange(const std::vector<double>& nodes, double x, std::vector<double>& o
 SeparableSlope separate_slope(Link link, double scale, const double* margins, size_t n, double low,
                               double high, Precision precision) {
   std::vector<double> distinct(margins, margins + n);
-  std::sort(distinct.begin(), distinct.end());
-  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  sort_unique(distinct);
   const double half_width = scale * (distinct.back() - distinct.front()) / 2;
   const size_t n_interpolated = half_width > 0 ? n_chebyshev(link, half_width, precision) : 1;
   const bool interpolates = n_interpolated < distinct.size();

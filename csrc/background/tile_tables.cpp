@@ -22,19 +22,17 @@ size_t row_size(const Chunk& chunk, size_t element) {
   return padded_row(chunk.slots.size() + chunk.pairs.size(), element);
 }
 
-template <class T>
 size_t longest_row(const Plan& plan) {
   size_t longest = 0;
-  for (const Chunk& chunk : plan.chunks) longest = std::max(longest, row_size(chunk, sizeof(T)));
+  for (const Chunk& chunk : plan.chunks) longest = std::max(longest, row_size(chunk, element_bytes(plan)));
   return longest;
 }
 
 // Return the number of elements of the tables: at least as many as the tables of the longest leaf have for a
 // block of rows.
-template <class T>
-size_t table_elements(uint32_t longest_path) {
+size_t table_elements(const Plan& plan, uint32_t longest_path) {
   const size_t block_elements = size_t{leaf_numbers(2, longest_path)} * kBlockRows;
-  return std::max(kTableBytes / sizeof(T), block_elements);
+  return std::max(kTableBytes / element_bytes(plan), block_elements);
 }
 
 }  // namespace
@@ -49,38 +47,35 @@ void find_groups(const Chunk& chunk, const TreeProgram& tree, TreeGroups& groups
 template <class T>
 TileTables<T>::TileTables(const Plan& plan, size_t tile, uint32_t longest_path)
     : plan_(plan),
-      capacity_(table_elements<T>(longest_path)),
+      capacity_(table_elements(plan, longest_path)),
       indices_(kMaxTables),
       group_words_(plan),
       group_targets_(plan),
       vectors_(plan.index),
       pattern_vectors_(plan.index, 2) {
-  phi_.resize(tile * longest_row<T>(plan));
-  std::fill_n(phi_.data(), phi_.size(), T(0));
+  grow(phi_, tile * longest_row(plan));
   tables_.resize(capacity_ + kTablePadding);
   for (Aligned<uint16_t>& index : indices_) index.resize(tile);
   patterns_.resize(tile);
   number_of_.assign(kGroupSize, kNone);
   leaf_number_of_.assign(kGroupSize, kNone);
   leaf_index_.resize(kGroupSize);
-  group_index_.resize(kGroupSize);
   const uint32_t most_numbers = leaf_numbers(2, kGroupBits);
   group_table_.resize(kGroupSize * padded_row(most_numbers, sizeof(T)));
   leaf_table_.resize(kGroupSize * most_numbers + kTablePadding);
   slot_of_.resize(plan.features.size());
 }
 
-template <class T>
-size_t TileTables<T>::row_bytes(const Plan& plan) {
-  return longest_row<T>(plan) * sizeof(T) + sizeof(uint64_t) + kMaxTables * sizeof(uint16_t);
+size_t tile_table_row_bytes(const Plan& plan) {
+  return longest_row(plan) * element_bytes(plan) + sizeof(uint64_t) + kMaxTables * sizeof(uint16_t);
 }
 
-template <class T>
-size_t TileTables<T>::bytes(const Plan& plan, uint32_t longest_path) {
+size_t tile_table_bytes(const Plan& plan, uint32_t longest_path) {
+  const size_t element = element_bytes(plan);
   size_t most_slots = 0;
   for (const Chunk& chunk : plan.chunks) most_slots = std::max(most_slots, chunk.slots.size());
-  return sizeof(T) * (table_elements<T>(longest_path) +
-                      kGroupSize * 2 * padded_row(leaf_numbers(2, kGroupBits), sizeof(T))) +
+  return element * (table_elements(plan, longest_path) +
+                    kGroupSize * 2 * padded_row(leaf_numbers(2, kGroupBits), element)) +
          8 * kGroupSize + (size_t{8} << std::min(longest_path, kMostSubsetBits)) +
          4 * most_slots * most_slots + 8 * plan.features.size() + LeafVectors::bytes(plan, longest_path) +
          PatternVectors::bytes(2, longest_path);
@@ -104,22 +99,13 @@ void TileTables<T>::begin(const Chunk& chunk, size_t n_rows, double* sums) {
 
 template <class T>
 void TileTables<T>::add_tree(const TreeProgram& tree, const TreeGroups& groups, const PatternCounts& counts,
-                             const double* values, const uint64_t* words) {
-  words_ = words;
-  block_words_ = block_words(tree.n_inner);
-  auto begin = counts.begin.begin();
-  const auto next = [&]() -> Counts {
-    const size_t first = *begin++;
-    return {counts.patterns.data() + first, counts.weights.data() + first, *begin - first};
-  };
-  for (const TreeGroups::Group& group : groups.groups) add_group(tree, groups, group, next(), values);
+                             const double* values, const Decisions& decisions) {
+  decisions_ = decisions;
+  size_t part = 0;
+  for (const TreeGroups::Group& group : groups.groups)
+    add_group(tree, groups, group, counts.part(part++), values);
   for (const TreeGroups::Leaf& leaf : groups.leaves)
-    if (!leaf.grouped) add_leaf(groups, leaf, next(), values[leaf.value] / plan_.leaf_scale);
-}
-
-template <class T>
-void TileTables<T>::end() {
-  flush();
+    if (!leaf.grouped) add_leaf(groups, leaf, counts.part(part++), values[leaf.value] / plan_.leaf_scale);
 }
 
 // --- Groups ---
@@ -129,12 +115,7 @@ void TileTables<T>::add_group(const TreeProgram& tree, const TreeGroups& groups,
                               const TreeGroups::Group& group, const Counts& counts, const double* values) {
   list_bits(groups, group, bits_);
   uint16_t* const index = new_index();
-  kernels().index({.words = words_,
-                   .block_words = block_words_,
-                   .n_blocks = n_blocks_,
-                   .bits = bits_.data(),
-                   .n_bits = group.n_bits(),
-                   .index = index});
+  decisions_.index(bits_.data(), group.n_bits(), index);
   number(index, group.n_bits());
   list_targets(groups, group);
   group_words_.make(tree, groups, group);
@@ -151,12 +132,12 @@ void TileTables<T>::add_group(const TreeProgram& tree, const TreeGroups& groups,
     sum_up_group_leaf(path, n, counts);
     if (alone) {
       for (size_t id = 0; id < n_needed; ++id)
-        vectors_.write(group_index_[needed_[id]], value, table + id * n_targets);
+        vectors_.write(group_index_.data()[needed_[id]], value, table + id * n_targets);
       break;
     }
     uint16_t n_different = 0;
     for (size_t id = 0; id < n_needed; ++id) {
-      const uint16_t x = group_index_[needed_[id]];
+      const uint16_t x = group_index_.data()[needed_[id]];
       if (leaf_number_of_[x] == kNone) {
         vectors_.write(x, value, leaf_table_.data() + n_different * n_numbers);
         leaf_number_of_[x] = n_different++;
@@ -182,16 +163,10 @@ void TileTables<T>::add_group(const TreeProgram& tree, const TreeGroups& groups,
 // Sum the background weights of a leaf by the leaf's pattern, which is found for each index of its group.
 template <class T>
 void TileTables<T>::sum_up_group_leaf(const PathStep* path, uint32_t n, const Counts& counts) {
-  bits_.clear();
-  for (uint32_t i = 0; i < n; ++i) bits_.push_back(group_words_.local(path[i].bit));
-  kernels().index({.words = group_words_.data(),
-                   .block_words = group_words_.block_words(),
-                   .n_blocks = group_words_.n_blocks(),
-                   .bits = bits_.data(),
-                   .n_bits = n,
-                   .index = group_index_.data()});
+  group_words_.leaf_patterns(path, n, group_index_);
   weights_.assign(size_t{1} << n, 0.0);
-  for (size_t i = 0; i < counts.n; ++i) weights_[group_index_[counts.patterns[i]]] += counts.weights[i];
+  for (size_t i = 0; i < counts.n; ++i)
+    weights_[group_index_.data()[counts.patterns[i]]] += counts.weights[i];
   vectors_.sum_up(n, weights_.data());
 }
 
@@ -231,7 +206,7 @@ void TileTables<T>::add_leaf(const TreeGroups& groups, const TreeGroups::Leaf& l
   for (uint32_t i = 0; i < n; ++i)
     for (uint32_t j = i + 1; j < n; ++j) targets_.push_back(position(path[i].feature, path[j].feature));
   list_bits(groups, leaf, bits_);
-  row_patterns(kernels(), words_, block_words_, n_blocks_, bits_.data(), n, new_index(), patterns_.data());
+  row_patterns(decisions_, bits_.data(), n, new_index(), patterns_.data());
   const bool by_sums = LeafVectors::prefers_sums(n, counts.n);
   if (by_sums) {
     weights_.assign(size_t{1} << n, 0.0);

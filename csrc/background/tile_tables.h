@@ -31,16 +31,12 @@ class TileTables {
   // Begin a chunk, whose slots and pairs ascend. Its trees will add to sums[row][used feature, then pair].
   void begin(const Chunk& chunk, size_t n_rows, double* sums);
 
-  // Add a tree. `words` are the decisions of the rows, and `values` are the values of the tree's leaves for
-  // one output.
+  // Add a tree. `values` are the values of the tree's leaves for one output.
   void add_tree(const TreeProgram& tree, const TreeGroups& groups, const PatternCounts& counts,
-                const double* values, const uint64_t* words);
+                const double* values, const Decisions& decisions);
 
-  void end();
-
-  // Return the bytes allocated for each row of the tile, and the bytes that do not depend on the rows.
-  static size_t row_bytes(const Plan& plan);
-  static size_t bytes(const Plan& plan, uint32_t longest_path);
+  // Add the sums of all trees since the last call.
+  void flush();
 
  private:
   // A table and the rows of the tile that use it.
@@ -51,12 +47,7 @@ class TileTables {
     size_t targets;
     uint32_t n_targets;
   };
-  // Patterns and weights of the background rows, at a group of leaves or at a leaf.
-  struct Counts {
-    const uint64_t* patterns;
-    const double* weights;
-    size_t n;
-  };
+  using Counts = PatternCounts::Part;
 
   void add_group(const TreeProgram& tree, const TreeGroups& groups, const TreeGroups::Group& group,
                  const Counts& counts, const double* values);
@@ -72,7 +63,6 @@ class TileTables {
   void add_lookup(size_t first_row, size_t n_rows, const T* table);
   void run_lookups();
   void count_table();
-  void flush();
 
   const Plan& plan_;
   const size_t capacity_;  // elements of the tables that wait for rows
@@ -80,10 +70,9 @@ class TileTables {
   size_t n_rows_ = 0, n_blocks_ = 0;  // of the tile
   double* sums_ = nullptr;
   size_t n_slots_ = 0, row_size_ = 0;
-  const uint64_t* words_ = nullptr;  // of the tree
-  size_t block_words_ = 0;
-  Aligned<T> phi_;    // [row][row_size_]: the chunk's features, then its pairs
-  int n_tables_ = 0;  // since the last flush
+  Decisions decisions_{};  // at the tree
+  Aligned<T> phi_;         // [row][row_size_]: the chunk's features, then its pairs
+  int n_tables_ = 0;       // since the last flush
 
   // The finished tables that wait for rows; the last one is being built.
   std::vector<TileLookup> lookups_;
@@ -101,11 +90,15 @@ class TileTables {
   PatternIds ids_;
   std::vector<uint64_t> patterns_;  // of the rows
   std::vector<uint16_t> number_of_, leaf_number_of_, leaf_index_;
-  std::vector<uint16_t> group_index_;  // pattern of a leaf, by index of its group
+  Aligned<uint16_t> group_index_;  // pattern of a leaf, by index of its group
   Aligned<T> group_table_, leaf_table_;
   std::vector<double> weights_;
   std::vector<uint32_t> slot_of_, pair_position_;  // by used feature; [slot][slot]
   std::vector<uint32_t> bits_, leaf_targets_;
 };
+
+// Return the bytes that TileTables allocate for each row of a tile, and the bytes that do not depend on rows.
+size_t tile_table_row_bytes(const Plan& plan);
+size_t tile_table_bytes(const Plan& plan, uint32_t longest_path);
 
 }  // namespace skshap

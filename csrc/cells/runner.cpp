@@ -527,16 +527,8 @@ class CellRun {
   }
 
   void write() {
-    const auto write_as = [&](auto number) {
-      using Out = decltype(number);
-      write_values(plan_, values_, 0, tile_.n_rows, result_.zeroed,
-                   static_cast<Out*>(result_.values) + tile_.first_row * plan_.n_outputs * plan_.n_features,
-                   result_.gaps ? &tile_.totals : nullptr);
-    };
-    if (result_.is_float32)
-      write_as(float());
-    else
-      write_as(double());
+    write_values(plan_, result_, values_, 0, tile_.first_row, tile_.n_rows,
+                 result_.gaps ? &tile_.totals : nullptr);
     write_margins(plan_, result_, tile_.first_row, tile_.n_rows, tile_.margin, tile_.totals);
   }
 

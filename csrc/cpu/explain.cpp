@@ -173,8 +173,7 @@ class RowSums {
   template <class Out>
   void write_as(int64_t first_row, int n_rows, const TileSums* totals) {
     const size_t n_features = plan_.n_features;
-    write_values(plan_, values_, first_output_, n_rows, result_.zeroed,
-                 static_cast<Out*>(result_.values) + first_row * plan_.n_outputs * n_features, totals);
+    write_values_as<Out>(plan_, result_, values_, first_output_, first_row, n_rows, totals);
     Out *const pairs = static_cast<Out*>(result_.pairs), *const triples = static_cast<Out*>(result_.triples),
                *const matrices = static_cast<Out*>(result_.matrices);
     if (!pairs && !triples && !matrices) return;

@@ -3,29 +3,22 @@
 #include <algorithm>
 #include <numeric>
 
-#include "rows/coding.h"
+#include "rows/coded_tiles.h"
 
 namespace skshap {
 namespace {
 
-// Return the codes of rows in a column. In a numeric column, the code of missing values is kMissingCode.
-std::vector<uint32_t> codes_of(const CodedColumns& coded, const CodeTile& tile, size_t column,
-                               size_t n_rows) {
-  std::vector<uint32_t> codes(n_rows);
-  if (coded.columns[column].categorical) {
-    for (size_t row = 0; row < n_rows; ++row) {
-      const CategoryRows& rows = tile.category_rows[row / kBlockRows * coded.columns.size() + column];
-      for (uint32_t i = 0; i < rows.n; ++i)
-        if (rows.rows[i] >> row % kBlockRows & 1) codes[row] = rows.code[i];
-    }
-  } else if (coded.wide_codes) {
-    std::copy_n(tile.wide.begin() + column * tile.stride, n_rows, codes.begin());
-  } else {
-    std::transform(tile.narrow.begin() + column * tile.stride,
-                   tile.narrow.begin() + column * tile.stride + n_rows, codes.begin(), [](uint16_t code) {
-                     return code == static_cast<uint16_t>(kMissingCode) ? kMissingCode : uint32_t{code};
-                   });
-  }
+// Return the codes of the rows of a tile in a column. In a numeric column, the code of missing values is
+// kMissingCode.
+std::vector<uint32_t> codes_of(const CodedColumns& coded, const CodedTile& tile, size_t column) {
+  const size_t first = column * tile.codes.stride, end = first + tile.n_rows;
+  const auto copy = [=](const auto& codes) {
+    return std::vector<uint32_t>(codes.begin() + first, codes.begin() + end);
+  };
+  if (coded.columns[column].categorical) return copy(tile.categories);
+  if (coded.wide_codes) return copy(tile.codes.wide);
+  std::vector<uint32_t> codes = copy(tile.codes.narrow);
+  std::replace(codes.begin(), codes.end(), kMissingCode & 0xffff, kMissingCode);
   return codes;
 }
 
@@ -41,14 +34,14 @@ void append(Runs& runs, uint32_t cell) {
 Cells::Cells(const CodedColumns& coded, const std::vector<int32_t>& inputs, const Rows& points)
     : place_(coded.columns.size(), -1), cell_of_point_(points.n_rows) {
   const auto n_points = static_cast<size_t>(points.n_rows);
-  CodeTile tile;
-  tile.allocate(coded, static_cast<int>(whole_blocks(n_points)));
-  code_tile(coded, kernels(), points, 0, static_cast<int>(n_points), tile);
+  CodedTile tile{.codes = {}, .categories = {}, .first = 0, .n_rows = static_cast<int>(n_points)};
+  tile.codes.allocate(coded, static_cast<int>(whole_blocks(n_points)));
+  tile.code(coded, points);
   std::vector<std::vector<uint32_t>> point_codes;
   for (size_t c = 0; c < coded.columns.size(); ++c) {
     if (std::find(inputs.begin(), inputs.end(), coded.columns[c].input) == inputs.end()) continue;
     place_[c] = static_cast<int32_t>(point_codes.size());
-    point_codes.push_back(codes_of(coded, tile, c, n_points));
+    point_codes.push_back(codes_of(coded, tile, c));
   }
   std::vector<uint32_t> order(n_points);
   std::iota(order.begin(), order.end(), 0u);

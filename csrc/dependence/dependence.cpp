@@ -175,24 +175,23 @@ class TileReach {
 // up the weights of its rows in their order.
 class Weigher {
  public:
-  explicit Weigher(const DependentTrees& trees) : trees_(trees), reach_(trees) {}
+  // `weights`: null if all are 1.
+  Weigher(const DependentTrees& trees, const double* weights, double* weight_at)
+      : trees_(trees), weights_(weights), weight_at_(weight_at), reach_(trees) {}
 
-  // Return false if `stop` returned true.
-  bool add(size_t first_tree, size_t last_tree, const std::vector<CodedTile>& tiles, const double* weights,
-           const Stop& stop, double* weight_at) {
-    const size_t first = trees_.trees[first_tree].leaf;
-    const DependentTree& last = trees_.trees[last_tree - 1];
-    counts_.assign(weights ? 0 : last.leaf + last.n_leaves - first, 0);
+  bool add(size_t first_tree, size_t end, const std::vector<CodedTile>& tiles, const Stop& stop) {
+    const size_t first = trees_.first_leaf(first_tree);
+    counts_.assign(weights_ ? 0 : trees_.first_leaf(end) - first, 0);
     for (const CodedTile& tile : tiles)
-      for (size_t t = first_tree; t < last_tree; ++t) {
+      for (size_t t = first_tree; t < end; ++t) {
         if (stop()) return false;
         const DependentTree& tree = trees_.trees[t];
-        if (weights)
-          weigh(tree, tile, weights + tile.first, weight_at + tree.leaf);
+        if (weights_)
+          weigh(tree, tile, weights_ + tile.first, weight_at_ + tree.leaf);
         else
           count(tree, tile, counts_.data() + (tree.leaf - first));
       }
-    for (size_t i = 0; i < counts_.size(); ++i) weight_at[first + i] += static_cast<double>(counts_[i]);
+    for (size_t i = 0; i < counts_.size(); ++i) weight_at_[first + i] += static_cast<double>(counts_[i]);
     return true;
   }
 
@@ -221,6 +220,8 @@ class Weigher {
   }
 
   const DependentTrees& trees_;
+  const double* const weights_;
+  double* const weight_at_;
   TileReach reach_;
   std::vector<uint64_t> counts_;
 };
@@ -269,10 +270,7 @@ class CellSums {
       *out = constant + *sums;
       return;
     }
-    for (size_t row = 0; row < shape_[0]; ++row) {
-      double* const row_sums = sums + row * width;
-      for (size_t i = 1; i < width; ++i) row_sums[i] += row_sums[i - 1];
-    }
+    for (double* row = sums; row < sums + size(); row += width) std::partial_sum(row, row + width, row);
     for (size_t i = width; i < size(); ++i) sums[i] += sums[i - width];
     for (const uint32_t cell : points(0)) {
       if (n_axes == 1)
@@ -290,42 +288,19 @@ class CellSums {
   size_t n_points_ = 1;
 };
 
-// Return the output to which a value of a leaf belongs.
-size_t output_of(const DependentTree& tree, size_t value) {
-  return tree.output < 0 ? value : static_cast<size_t>(tree.output);
-}
-
 // Return the most rows of a tile whose outputs are computed one by one.
 size_t individual_rows(const DependentTrees& trees) {
   const size_t row_bytes = CellSums(trees).size() * trees.constant.size() * sizeof(double);
   return whole_blocks(std::clamp<size_t>(kSumBytes / row_bytes, 1, coded_tile_rows(trees.coded)));
 }
 
-// Return the first tree of each chunk and, at the end, the number of trees.
-std::vector<size_t> chunks_of(const DependentTrees& trees, int n_threads) {
-  const size_t most = std::min(kChunkLeaves, trees.n_leaves() / static_cast<size_t>(n_threads) + 1);
-  std::vector<size_t> chunks{0};
-  for (size_t t = 1; t < trees.trees.size(); ++t) {
-    const DependentTree& tree = trees.trees[t];
-    if (tree.leaf + tree.n_leaves - trees.trees[chunks.back()].leaf > most) chunks.push_back(t);
-  }
-  if (!trees.trees.empty()) chunks.push_back(trees.trees.size());
-  return chunks;
-}
-
 }  // namespace
 
 bool add_dependent_weights(const DependentTrees& trees, const Rows& rows, const double* weights,
                            int n_threads, const Stop& interrupted, double* weight_at) {
-  const std::vector<size_t> chunks = chunks_of(trees, n_threads);
-  const auto n_chunks = static_cast<int64_t>(chunks.size()) - 1;
-  return work_on_tiles(trees.coded, rows, n_threads, interrupted, [&](const std::vector<CodedTile>& tiles) {
-    return work_off(n_chunks, n_threads, interrupted, [&] {
-      return [&, weigher = Weigher(trees)](int64_t i, const Stop& stop) mutable {
-        return weigher.add(chunks[i], chunks[i + 1], tiles, weights, stop, weight_at);
-      };
-    });
-  });
+  const auto begin = [&](size_t tree) { return trees.first_leaf(tree); };
+  return work_on_trees(trees.coded, rows, trees.trees.size(), kChunkLeaves, begin, n_threads, interrupted,
+                       Weigher(trees, weights, weight_at));
 }
 
 void write_average(const DependentTrees& trees, const double* weight_at, double total, double* out) {
@@ -336,7 +311,7 @@ void write_average(const DependentTrees& trees, const double* weight_at, double 
     for (size_t leaf = tree.leaf; leaf < tree.leaf + tree.n_leaves; ++leaf)
       for (size_t i = 0; i < width; ++i)
         cells.add(leaf, weight_at[leaf] / total * trees.leaf_values[leaf * width + i],
-                  sums.data() + output_of(tree, i) * cells.size());
+                  sums.data() + (std::max(tree.output, 0) + i) * cells.size());
   for (size_t o = 0; o < trees.constant.size(); ++o)
     cells.write(sums.data() + o * cells.size(), trees.constant[o], out + o * cells.n_points());
 }
@@ -361,7 +336,7 @@ bool write_individual(const DependentTrees& trees, const Rows& rows, int n_threa
         const auto add = [&](size_t leaf, int row) {
           for (size_t v = 0; v < width; ++v)
             cells.add(tree.leaf + leaf, trees.leaf_values[(tree.leaf + leaf) * width + v],
-                      sums.data() + row * row_size + output_of(tree, v) * cells.size());
+                      sums.data() + row * row_size + (std::max(tree.output, 0) + v) * cells.size());
         };
         reach(
             tree, tile,

@@ -42,6 +42,8 @@ struct DependentTrees {
 
   int32_t n_outputs() const { return static_cast<int32_t>(constant.size()); }
   size_t n_leaves() const { return leaf_edges.size(); }
+  // Return the first leaf of a tree, or the number of leaves behind the last tree.
+  size_t first_leaf(size_t tree) const { return tree < trees.size() ? trees[tree].leaf : n_leaves(); }
   // Return the number of values of a leaf.
   size_t width() const { return leaf_edges.empty() ? 1 : leaf_values.size() / leaf_edges.size(); }
   size_t bytes() const;

@@ -338,10 +338,6 @@ Units find_units(const Plan& plan, uint32_t most_entries, double least_leaves,
   return Finder(plan, most_entries, least_leaves, chosen).find();
 }
 
-const Chunk& chunk_of(const Plan& plan, size_t tree) {
-  return *std::upper_bound(plan.chunks.begin(), plan.chunks.end(), tree,
-                           [](size_t i, const Chunk& chunk) { return i < chunk.tree_end; });
-}
 
 const TableTree& table_tree_of(const Plan& plan, size_t tree) {
   return *std::lower_bound(plan.tables.trees.begin(), plan.tables.trees.end(), tree,

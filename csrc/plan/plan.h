@@ -99,6 +99,12 @@ struct Plan : CodedColumns {
 // Return the bytes of a number in the plan's precision.
 inline size_t element_bytes(const Plan& plan) { return plan.precision == Precision::kSingle ? 4 : 8; }
 
+// Return the chunk of a tree.
+inline const Chunk& chunk_of(const Plan& plan, size_t tree) {
+  return *std::upper_bound(plan.chunks.begin(), plan.chunks.end(), tree,
+                           [](size_t i, const Chunk& chunk) { return i < chunk.tree_end; });
+}
+
 // Return the number of outputs of the trees of a chunk.
 inline size_t n_used_outputs(const Plan& plan, const Chunk& chunk) {
   return chunk.output < 0 ? plan.n_outputs : 1;

@@ -58,12 +58,11 @@ inline size_t coded_tile_rows(const CodedColumns& coded) {
                             kMostCodedRows);
 }
 
-// Code as many tiles of rows at a time as fit in kCodedBytes, and call work(tiles), which returns whether to
-// continue. Return whether all rows were done.
+// Code as many tiles of at most most_rows rows at a time as fit in kCodedBytes, and call work(tiles), which
+// returns whether to continue. Return whether all rows were done.
 template <class Work>
-bool work_on_tiles(const CodedColumns& coded, const Rows& rows, int64_t n_threads, const Stop& interrupted,
-                   const Work& work) {
-  const size_t most_rows = coded_tile_rows(coded);
+bool work_on_tiles(const CodedColumns& coded, size_t most_rows, const Rows& rows, int64_t n_threads,
+                   const Stop& interrupted, const Work& work) {
   const auto n_tiles = static_cast<size_t>((rows.n_rows + most_rows - 1) / most_rows);
   std::vector<CodedTile> tiles(
       std::min(n_tiles, std::max<size_t>(kCodedBytes / (coded_row_bytes(coded) * most_rows), 1)));
@@ -84,6 +83,28 @@ bool work_on_tiles(const CodedColumns& coded, const Rows& rows, int64_t n_thread
     if (!is_coded || !work(tiles)) return false;
   }
   return true;
+}
+
+// Take all rows through chunks of trees, of at most most_nodes nodes or of one tree only. begin(tree) is the
+// number of nodes of the trees before a tree. Each thread has a copy of the worker and calls
+// worker.add(first tree, end, tiles, stop) for one chunk after another, which returns false if `stop`
+// returned true. Return whether all rows were done.
+template <class Begin, class Worker>
+bool work_on_trees(const CodedColumns& coded, const Rows& rows, size_t n_trees, size_t most_nodes,
+                   const Begin& begin, int n_threads, const Stop& interrupted, const Worker& worker) {
+  most_nodes = std::min(most_nodes, begin(n_trees) / n_threads + 1);
+  std::vector<size_t> chunks{0};
+  for (size_t tree = 1; tree < n_trees; ++tree)
+    if (begin(tree + 1) - begin(chunks.back()) > most_nodes) chunks.push_back(tree);
+  if (n_trees) chunks.push_back(n_trees);
+  const auto add = [&](const std::vector<CodedTile>& tiles) {
+    return work_off(static_cast<int64_t>(chunks.size()) - 1, n_threads, interrupted, [&] {
+      return [&, own = worker](int64_t i, const Stop& stop) mutable {
+        return own.add(chunks[i], chunks[i + 1], tiles, stop);
+      };
+    });
+  };
+  return work_on_tiles(coded, coded_tile_rows(coded), rows, n_threads, interrupted, add);
 }
 
 }  // namespace skshap

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <stdexcept>
 
 namespace skshap {
 namespace {
@@ -155,6 +156,15 @@ void code_tile(const CodedColumns& coded, const Kernels& kernels, const Rows& ro
                std::min(kBlockRows, n_rows - block * kBlockRows), block, tile);
 }
 
+CodeTile code_all_rows(const CodedColumns& coded, const Rows& rows) {
+  if (rows.n_rows > INT32_MAX - kBlockRows) throw std::invalid_argument("too many rows");
+  const int n_rows = static_cast<int>(rows.n_rows);
+  CodeTile tile;
+  tile.allocate(coded, static_cast<int>(whole_blocks(n_rows)));
+  code_tile(coded, kernels(), rows, 0, n_rows, tile);
+  return tile;
+}
+
 void decide_block(const CodedColumns& coded, const Kernels& kernels, const DecideNode* nodes, size_t n_nodes,
                   const CodeTile& codes, int block, uint64_t* words) {
   const CategoryRows* const categories =
@@ -167,6 +177,24 @@ void decide_block(const CodedColumns& coded, const Kernels& kernels, const Decid
                         .category_bits = coded.category_bits.data(),
                         .words = words};
   (coded.wide_codes ? kernels.decide32 : kernels.decide16)(args);
+}
+
+void Decisions::index(const uint32_t* bits, uint32_t n_bits, uint16_t* out) const {
+  kernels().index({.words = words,
+                   .block_words = block_words,
+                   .n_blocks = n_blocks,
+                   .bits = bits,
+                   .n_bits = n_bits,
+                   .index = out});
+}
+
+Decisions decide_blocks(const CodedColumns& coded, const DecideNode* nodes, size_t n_nodes,
+                        const CodeTile& codes, size_t first_block, size_t n_blocks, uint64_t* words) {
+  const size_t stride = block_words(n_nodes);
+  for (size_t i = 0; i < n_blocks; ++i)
+    decide_block(coded, kernels(), nodes, n_nodes, codes, static_cast<int>(first_block + i),
+                 words + i * stride);
+  return {words, stride, n_blocks};
 }
 
 }  // namespace skshap

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plan/coded_trees.h"
+#include "plan/tables.h"
 #include "simd/kernels.h"
 
 namespace skshap {
@@ -21,6 +22,9 @@ struct CodeTile {
 
   void allocate(const CodedColumns& coded, int tile_rows);
   const void* codes(const CodedColumns& coded, int block) const;
+  size_t bytes() const {
+    return 2 * narrow.size() + 4 * wide.size() + sizeof(CategoryRows) * category_rows.size();
+  }
 };
 
 // Return the bytes of the codes of a block.
@@ -34,6 +38,9 @@ void code_block(const CodedColumns& coded, const Kernels& kernels, const Rows& r
 void code_tile(const CodedColumns& coded, const Kernels& kernels, const Rows& rows, int64_t first_row,
                int n_rows, CodeTile& tile);
 
+// Code all rows in one tile. Throw std::invalid_argument if there are too many.
+CodeTile code_all_rows(const CodedColumns& coded, const Rows& rows);
+
 // Group the first n_rows rows of a block by their codes in a categorical column. kMissingCode is a category
 // of its own.
 void group_by_category(const Column& column, const uint32_t* codes, CategoryRows& out,
@@ -42,5 +49,19 @@ void group_by_category(const Column& column, const uint32_t* codes, CategoryRows
 // Decide the nodes of one tree for the rows of a block, and write the decisions to `words`.
 void decide_block(const CodedColumns& coded, const Kernels& kernels, const DecideNode* nodes, size_t n_nodes,
                   const CodeTile& codes, int block, uint64_t* words);
+
+// The decisions of the rows of some blocks at the nodes of a tree.
+struct Decisions {
+  const uint64_t* words;
+  size_t block_words, n_blocks;  // the former: from a block to the next
+
+  // Write the number that some bits form, for each row. There are at most 16 bits, the lowest first.
+  void index(const uint32_t* bits, uint32_t n_bits, uint16_t* out) const;
+};
+
+// Decide the nodes of one tree for n_blocks blocks from first_block, and write block_words(n_nodes) words for
+// each block.
+Decisions decide_blocks(const CodedColumns& coded, const DecideNode* nodes, size_t n_nodes,
+                        const CodeTile& codes, size_t first_block, size_t n_blocks, uint64_t* words);
 
 }  // namespace skshap

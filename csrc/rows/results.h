@@ -40,22 +40,23 @@ void scatter_values(const Plan& plan, const std::vector<const double*>& columns,
   }
 }
 
-// Write out[row][output][feature] from the sums of features, for the outputs of `sums`, beginning with
-// first_output. Add the values of each row, as they are written, to totals[output][row] unless this is null.
-// If the output is `zeroed` and few features are used, only the values of used features are written.
+// Write the values of rows from the sums of features, for the outputs of `sums`, beginning with first_output.
+// Out is the type of the result's values. Add the values of each row, as they are written, to
+// totals[output][row] unless this is null. If the result is `zeroed` and few features are used, only the
+// values of used features are written.
 template <class Out>
-void write_values(const Plan& plan, const TileSums& sums, size_t first_output, int n_rows, bool zeroed,
-                  Out* out, const TileSums* totals) {
+void write_values_as(const Plan& plan, const Result& result, const TileSums& sums, size_t first_output,
+                     int64_t first_row, int n_rows, const TileSums* totals) {
   const size_t n_used = plan.features.size(), n_features = plan.n_features,
                row_size = plan.n_outputs * n_features;
   const bool scattered = 4 * n_used < n_features;
   std::vector<const double*> columns(scattered ? n_used : n_features, sums.zeros());
   for (size_t o = 0; o < sums.n_outputs(); ++o) {
     for (size_t i = 0; i < n_used; ++i) columns[scattered ? i : plan.features[i]] = sums.at(o, i);
-    Out* const to = out + (first_output + o) * n_features;
+    Out* const to = static_cast<Out*>(result.values) + first_row * row_size + (first_output + o) * n_features;
     double* const total = totals ? totals->at(first_output + o) : nullptr;
     if (scattered)
-      scatter_values(plan, columns, n_rows, zeroed, to, total);
+      scatter_values(plan, columns, n_rows, result.zeroed, to, total);
     else
       kernels().of<Out>().write_rows({.columns = columns.data(),
                                       .n_columns = n_features,
@@ -64,6 +65,12 @@ void write_values(const Plan& plan, const TileSums& sums, size_t first_output, i
                                       .rows = to,
                                       .totals = total});
   }
+}
+
+inline void write_values(const Plan& plan, const Result& result, const TileSums& sums, size_t first_output,
+                         int64_t first_row, int n_rows, const TileSums* totals) {
+  const auto write = result.is_float32 ? write_values_as<float> : write_values_as<double>;
+  write(plan, result, sums, first_output, first_row, n_rows, totals);
 }
 
 // Write out[place] from the sums of a row and output.

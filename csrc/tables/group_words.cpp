@@ -1,6 +1,6 @@
 #include "tables/group_words.h"
 
-#include "simd/kernels.h"
+#include "rows/coding.h"
 
 namespace skshap {
 
@@ -16,7 +16,7 @@ void GroupWords::make(const TreeProgram& tree, const TreeGroups& groups, const T
   group_ = group;
   const uint32_t n_bits = group.n_bits();
   n_blocks_ = block_count(size_t{1} << n_bits);
-  block_words_ = skshap::block_words(n_bits);
+  block_words_ = block_words(n_bits);
   words_.assign(n_blocks_ * block_words_, ~uint64_t{0});
   for (size_t block = 0; block < n_blocks_; ++block) {
     uint64_t* const words = words_.data() + block * block_words_;
@@ -47,14 +47,11 @@ uint32_t GroupWords::local(uint32_t bit) const {
   return bit_of(static_cast<int32_t>(i), bit & 1);
 }
 
-void GroupWords::index(const std::vector<uint32_t>& bits, Aligned<uint16_t>& out) const {
+void GroupWords::leaf_patterns(const PathStep* path, uint32_t n, Aligned<uint16_t>& out) const {
+  uint32_t bits[kMaxTableBits];
+  for (uint32_t i = 0; i < n; ++i) bits[i] = local(path[i].bit);
   grow(out, n_blocks_ * kBlockRows);
-  kernels().index({.words = words_.data(),
-                   .block_words = block_words_,
-                   .n_blocks = n_blocks_,
-                   .bits = bits.data(),
-                   .n_bits = static_cast<uint32_t>(bits.size()),
-                   .index = out.data()});
+  Decisions{words_.data(), block_words_, n_blocks_}.index(bits, n, out.data());
 }
 
 }  // namespace skshap

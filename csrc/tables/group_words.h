@@ -18,17 +18,13 @@ class GroupWords {
 
   void make(const TreeProgram& tree, const TreeGroups& groups, const TreeGroups::Group& group);
 
+  // Write the pattern of a leaf of the group for each index. The leaf's path has n features.
+  void leaf_patterns(const PathStep* path, uint32_t n, Aligned<uint16_t>& out) const;
+
+ private:
   // Return the bit of these words that stands for a bit of the tree.
   uint32_t local(uint32_t bit) const;
 
-  // Write, for each row, the number that these bits form.
-  void index(const std::vector<uint32_t>& bits, Aligned<uint16_t>& out) const;
-
-  const uint64_t* data() const { return words_.data(); }
-  size_t block_words() const { return block_words_; }
-  size_t n_blocks() const { return n_blocks_; }
-
- private:
   const Plan& plan_;
   const TreeGroups* groups_ = nullptr;
   TreeGroups::Group group_{};

@@ -9,6 +9,10 @@ namespace {
 // stay in the L1 cache. With this many, most of a table is used while it is in the cache.
 constexpr size_t kPartBlocks = 4;
 
+size_t n_decided(const Plan& plan, const TableTree& tree) {
+  return tree.n_levels ? tree.n_levels : plan.trees[tree.tree].n_inner;
+}
+
 size_t most_decided(const Plan& plan) {
   size_t most = 0;
   for (const TableTree& tree : plan.tables.trees) most = std::max(most, n_decided(plan, tree));
@@ -28,19 +32,6 @@ size_t longest_row(const Plan& plan) {
 }
 
 }  // namespace
-
-size_t n_decided(const Plan& plan, const TableTree& tree) {
-  return tree.n_levels ? tree.n_levels : plan.trees[tree.tree].n_inner;
-}
-
-void decide_blocks(const Plan& plan, const TableTree& tree, const CodeTile& codes, size_t n_blocks,
-                   uint64_t* words) {
-  const size_t n_nodes = n_decided(plan, tree), stride = block_words(n_nodes);
-  const DecideNode* nodes = tree.n_levels ? plan.tables.levels.data() + tree.levels
-                                          : plan.decide.data() + plan.trees[tree.tree].decide;
-  for (size_t block = 0; block < n_blocks; ++block, words += stride)
-    decide_block(plan, kernels(), nodes, n_nodes, codes, static_cast<int>(block), words);
-}
 
 size_t table_row_bytes(const Plan& plan) {
   if (plan.tables.trees.empty()) return 0;
@@ -90,8 +81,10 @@ void TableRunner<T>::run_tree(const TableTree& tree, const TableBatch& batch, Ti
   const Chunk& chunk = plan_.chunks[batch.chunk];
   const size_t n_outputs = n_used_outputs(plan_, chunk);
   const size_t first_output = std::max(chunk.output, 0);
-  decide_blocks(plan_, tree, *codes_, n_blocks_, words_.data());
-  block_words_ = block_words(n_decided(plan_, tree));
+  const DecideNode* const nodes = tree.n_levels ? tables.levels.data() + tree.levels
+                                                : plan_.decide.data() + plan_.trees[tree.tree].decide;
+  block_words_ =
+      decide_blocks(plan_, nodes, n_decided(plan_, tree), *codes_, 0, n_blocks_, words_.data()).block_words;
   if (margin && tree.adds_margin && !tree.n_levels)
     for (size_t block = 0; block < n_blocks_; ++block)
       margins.add(plan_.trees[tree.tree], n_outputs, words_.data() + block * block_words_,

@@ -39,13 +39,6 @@ class TableRunner {
   std::vector<double> numbers_;
 };
 
-// Decide a tree with tables for all blocks of a tile. `words` has memory for the decisions.
-void decide_blocks(const Plan& plan, const TableTree& tree, const CodeTile& codes, size_t n_blocks,
-                   uint64_t* words);
-
-// Return how many nodes are decided.
-size_t n_decided(const Plan& plan, const TableTree& tree);
-
 // Return the bytes that a TableRunner allocates for each row, and the bytes that do not depend on the rows.
 size_t table_row_bytes(const Plan& plan);
 size_t table_runner_bytes(const Plan& plan);

@@ -40,15 +40,15 @@ class TableWriter {
   void write_group(size_t table_tree, size_t lookup, const TreeGroups::Group& group) {
     const Lookup& to = plan_.tables.lookups[lookup];
     words_.make(*tree_, groups_, group);
-    const size_t size = size_t{1} << to.n_bits, n_blocks = words_.n_blocks();
+    const size_t size = size_t{1} << to.n_bits, n_rows = whole_blocks(size);
     const size_t row_size = padded_row(to.n_targets, sizeof(double));
-    grow(sum_, n_blocks * kBlockRows * row_size);
-    std::fill_n(sum_.data(), n_blocks * kBlockRows * row_size, 0.0);
+    grow(sum_, n_rows * row_size);
+    std::fill_n(sum_.data(), n_rows * row_size, 0.0);
     for (size_t i = group.leaves; i < group.leaves_end; ++i) {
       const TreeGroups::Leaf& leaf = groups_.leaves[i];
       make_leaf_table(table_tree, lookup, leaf);
       kernels().of<double>().lookup({.index = index_.data(),
-                                     .n_rows = n_blocks * kBlockRows,
+                                     .n_rows = n_rows,
                                      .table = leaf_.data(),
                                      .targets = targets_.data(),
                                      .n_targets = static_cast<uint32_t>(targets_.size()),
@@ -74,15 +74,13 @@ class TableWriter {
     });
     const Lookup& to = plan_.tables.lookups[lookup];
     const uint32_t* const targets = plan_.tables.targets.data() + to.targets;
-    bits_.clear();
     targets_.clear();
     for (uint32_t i = 0; i < d; ++i) {
-      bits_.push_back(words_.local(path[i].bit));
       const uint32_t target = static_cast<uint32_t>(
           std::lower_bound(targets, targets + to.n_targets, position_[path[i].feature]) - targets);
       for (uint32_t o = 0; o < width_; ++o) targets_.push_back(target + o);
     }
-    words_.index(bits_, index_);
+    words_.leaf_patterns(path, d, index_);
     weights_.assign(size, 0.0);
     const double* const values = plan_.leaf_values.data() + tree_->leaves + leaf.value;
     weigh_({.tree = table_tree,
@@ -211,7 +209,7 @@ class TableWriter {
   const TreeProgram* tree_ = nullptr;
   size_t width_ = 1;
   std::vector<uint32_t> position_;  // by feature: its position in the batch
-  std::vector<uint32_t> bits_, targets_;
+  std::vector<uint32_t> targets_;
   std::vector<double> weights_, scaled_;
   std::map<std::pair<uint32_t, uint32_t>, std::vector<double>> factors_;  // by numbers of features
   Aligned<uint16_t> index_;

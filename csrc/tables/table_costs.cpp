@@ -43,6 +43,13 @@ uint32_t longest_path(const Plan& plan) {
   return static_cast<uint32_t>(longest);
 }
 
+void require_short_path(uint32_t n_features) {
+  if (n_features > kMaxPatternBits)
+    throw std::invalid_argument("a path has " + std::to_string(n_features) +
+                                " different features; background data allow for at most " +
+                                std::to_string(kMaxPatternBits));
+}
+
 void require_room(size_t needed, size_t table_bytes) {
   if (needed > table_bytes)
     throw TableMemoryError("tables of all trees need " + std::to_string(needed) + " bytes, but may take " +

@@ -17,6 +17,8 @@ constexpr size_t kPatternBytes = 16;
 // Return the largest number of features on a path.
 uint32_t longest_path(const Plan& plan);
 
+// Throw std::invalid_argument if a path has too many features for patterns.
+void require_short_path(uint32_t n_features);
 // Throw TableMemoryError if the tables that all trees must have need more bytes than is allowed.
 void require_room(size_t needed, size_t table_bytes);
 

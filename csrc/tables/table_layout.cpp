@@ -1,8 +1,8 @@
 #include "tables/table_layout.h"
 
 #include <algorithm>
-#include <stdexcept>
-#include <string>
+
+#include "tables/table_costs.h"
 
 #include "rows/tiles.h"
 
@@ -147,10 +147,7 @@ class TableLayout {
   }
 
   void add_leaf(const TreeProgram& tree, const TreeGroups::Leaf& leaf) {
-    if (leaf.n_features > kMaxPatternBits)
-      throw std::invalid_argument("a path has " + std::to_string(leaf.n_features) +
-                                  " different features; background data allow for at most " +
-                                  std::to_string(kMaxPatternBits));
+    require_short_path(leaf.n_features);
     out_.leaves.push_back({.bits = static_cast<uint32_t>(out_.bits.size()),
                            .n_bits = leaf.n_features,
                            .targets = static_cast<uint32_t>(out_.targets.size()),
