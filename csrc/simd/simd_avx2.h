@@ -5,29 +5,15 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "simd/vector_base.h"
+
 namespace {
 
-struct FloatVector {
-  using T = float;
-  using V = __m256;
+struct FloatVector : skshap::VectorBase<float, 8> {
   using M = __m256;
-  static constexpr int kWidth = 8;
   static constexpr int kRegisters = 16;
-  static V load(const T* p) { return _mm256_load_ps(p); }
-  static V load_unaligned(const T* p) { return _mm256_loadu_ps(p); }
-  static void store(T* p, V x) { _mm256_store_ps(p, x); }
   static V set1(T x) { return _mm256_set1_ps(x); }
-  static V zero() { return _mm256_setzero_ps(); }
-  static V add(V a, V b) { return _mm256_add_ps(a, b); }
-  static V sub(V a, V b) { return _mm256_sub_ps(a, b); }
-  static V mul(V a, V b) { return _mm256_mul_ps(a, b); }
-  static V div(V a, V b) { return _mm256_div_ps(a, b); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
-  // An instruction multiplies by a whole register.
-  static constexpr int kFactorLanes = 1;
-  // Masks are made from words in memory.
-  using Word = const uint64_t*;
-  static Word word(const uint64_t* p) { return p; }
   // Return the mask of vector number `index` of a block: the lanes whose bits in `word` are set.
   static M mask(const uint64_t* word, int index) {
     const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -65,6 +51,7 @@ struct FloatVector {
   static IndexVector add_where(IndexVector x, M lanes, int n) {
     return _mm256_add_epi32(x, _mm256_and_si256(_mm256_castps_si256(lanes), _mm256_set1_epi32(n)));
   }
+  using VectorBase::store;
   static void store(uint32_t* p, IndexVector x) { _mm256_store_si256(reinterpret_cast<__m256i*>(p), x); }
   static IndexVector with_bit(IndexVector x, M lanes, int bit) {
     return _mm256_or_si256(x, _mm256_and_si256(_mm256_castps_si256(lanes), _mm256_set1_epi32(1 << bit)));
@@ -91,25 +78,11 @@ struct FloatVector {
   static V take(const T* table, IndexVector x) { return _mm256_i32gather_ps(table, x, 4); }
 };
 
-struct DoubleVector {
-  using T = double;
-  using V = __m256d;
+struct DoubleVector : skshap::VectorBase<double, 4> {
   using M = __m256d;
-  static constexpr int kWidth = 4;
   static constexpr int kRegisters = 16;
-  static V load(const T* p) { return _mm256_load_pd(p); }
-  static V load_unaligned(const T* p) { return _mm256_loadu_pd(p); }
-  static void store(T* p, V x) { _mm256_store_pd(p, x); }
   static V set1(T x) { return _mm256_set1_pd(x); }
-  static V zero() { return _mm256_setzero_pd(); }
-  static V add(V a, V b) { return _mm256_add_pd(a, b); }
-  static V sub(V a, V b) { return _mm256_sub_pd(a, b); }
-  static V mul(V a, V b) { return _mm256_mul_pd(a, b); }
-  static V div(V a, V b) { return _mm256_div_pd(a, b); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
-  static constexpr int kFactorLanes = 1;
-  using Word = const uint64_t*;
-  static Word word(const uint64_t* p) { return p; }
   static M mask(const uint64_t* word, int index) {
     const __m256i lane = _mm256_setr_epi64x(1, 2, 4, 8);
     const __m256i bits = _mm256_set1_epi64x(static_cast<long long>(*word >> (4 * index)));
@@ -145,6 +118,7 @@ struct DoubleVector {
   static IndexVector add_where(IndexVector x, M lanes, int n) {
     return _mm256_add_epi64(x, _mm256_and_si256(_mm256_castpd_si256(lanes), _mm256_set1_epi64x(n)));
   }
+  using VectorBase::store;
   static void store(uint32_t* p, IndexVector x) {
     const __m256i low = _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
     _mm_store_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(low));

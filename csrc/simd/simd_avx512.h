@@ -5,29 +5,15 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "simd/vector_base.h"
+
 namespace {
 
-struct FloatVector {
-  using T = float;
-  using V = __m512;
+struct FloatVector : skshap::VectorBase<float, 16> {
   using M = __mmask16;
-  static constexpr int kWidth = 16;
   static constexpr int kRegisters = 32;
-  static V load(const T* p) { return _mm512_load_ps(p); }
-  static V load_unaligned(const T* p) { return _mm512_loadu_ps(p); }
-  static void store(T* p, V x) { _mm512_store_ps(p, x); }
   static V set1(T x) { return _mm512_set1_ps(x); }
-  static V zero() { return _mm512_setzero_ps(); }
-  static V add(V a, V b) { return _mm512_add_ps(a, b); }
-  static V sub(V a, V b) { return _mm512_sub_ps(a, b); }
-  static V mul(V a, V b) { return _mm512_mul_ps(a, b); }
-  static V div(V a, V b) { return _mm512_div_ps(a, b); }
   static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
-  // An instruction multiplies by a whole register.
-  static constexpr int kFactorLanes = 1;
-  // Masks are made from words in memory.
-  using Word = const uint64_t*;
-  static Word word(const uint64_t* p) { return p; }
   // Return the mask of vector number `index` of a block: the lanes whose bits in `word` are set.
   static M mask(const uint64_t* word, int index) {
     uint16_t bits;
@@ -63,6 +49,7 @@ struct FloatVector {
   static IndexVector add_where(IndexVector x, M lanes, int n) {
     return _mm512_mask_add_epi32(x, lanes, x, _mm512_set1_epi32(n));
   }
+  using VectorBase::store;
   static void store(uint32_t* p, IndexVector x) { _mm512_store_si512(p, x); }
   static IndexVector with_bit(IndexVector x, M lanes, int bit) {
     return _mm512_mask_or_epi32(x, lanes, x, _mm512_set1_epi32(1 << bit));
@@ -88,25 +75,11 @@ struct FloatVector {
   }
 };
 
-struct DoubleVector {
-  using T = double;
-  using V = __m512d;
+struct DoubleVector : skshap::VectorBase<double, 8> {
   using M = __mmask8;
-  static constexpr int kWidth = 8;
   static constexpr int kRegisters = 32;
-  static V load(const T* p) { return _mm512_load_pd(p); }
-  static V load_unaligned(const T* p) { return _mm512_loadu_pd(p); }
-  static void store(T* p, V x) { _mm512_store_pd(p, x); }
   static V set1(T x) { return _mm512_set1_pd(x); }
-  static V zero() { return _mm512_setzero_pd(); }
-  static V add(V a, V b) { return _mm512_add_pd(a, b); }
-  static V sub(V a, V b) { return _mm512_sub_pd(a, b); }
-  static V mul(V a, V b) { return _mm512_mul_pd(a, b); }
-  static V div(V a, V b) { return _mm512_div_pd(a, b); }
   static V fma(V a, V b, V c) { return _mm512_fmadd_pd(a, b, c); }
-  static constexpr int kFactorLanes = 1;
-  using Word = const uint64_t*;
-  static Word word(const uint64_t* p) { return p; }
   static M mask(const uint64_t* word, int index) { return reinterpret_cast<const uint8_t*>(word)[index]; }
   static M less(V a, V b) { return _mm512_cmp_pd_mask(a, b, _CMP_LT_OQ); }
   static M less_equal(V a, V b) { return _mm512_cmp_pd_mask(a, b, _CMP_LE_OQ); }
@@ -134,6 +107,7 @@ struct DoubleVector {
   static IndexVector add_where(IndexVector x, M lanes, int n) {
     return _mm512_mask_add_epi64(x, lanes, x, _mm512_set1_epi64(n));
   }
+  using VectorBase::store;
   static void store(uint32_t* p, IndexVector x) {
     _mm256_store_si256(reinterpret_cast<__m256i*>(p), _mm512_maskz_cvtepi64_epi32(0xff, x));
   }

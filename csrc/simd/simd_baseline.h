@@ -5,40 +5,20 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "simd/vector_base.h"
+
 namespace {
 
-typedef float Float4 __attribute__((vector_size(16)));
-typedef double Double2 __attribute__((vector_size(16)));
 typedef int32_t Int4 __attribute__((vector_size(16)));
 typedef int64_t Long2 __attribute__((vector_size(16)));
 typedef int16_t Short8 __attribute__((vector_size(16)));
 typedef uint16_t UShort8 __attribute__((vector_size(16)));
 
-struct FloatVector {
-  using T = float;
-  using V = Float4;
+struct FloatVector : skshap::VectorBase<float, 4> {
   using M = Int4;
-  static constexpr int kWidth = 4;
   static constexpr int kRegisters = 16;
-  static V load(const T* p) { return *reinterpret_cast<const V*>(p); }
-  static V load_unaligned(const T* p) {
-    V x;
-    memcpy(&x, p, sizeof x);
-    return x;
-  }
-  static void store(T* p, V x) { *reinterpret_cast<V*>(p) = x; }
   static V set1(T x) { return V{x, x, x, x}; }
-  static V zero() { return V{}; }
-  static V add(V a, V b) { return a + b; }
-  static V sub(V a, V b) { return a - b; }
-  static V mul(V a, V b) { return a * b; }
-  static V div(V a, V b) { return a / b; }
   static V fma(V a, V b, V c) { return a * b + c; }
-  // An instruction multiplies by a whole register.
-  static constexpr int kFactorLanes = 1;
-  // Masks are made from words in memory.
-  using Word = const uint64_t*;
-  static Word word(const uint64_t* p) { return p; }
   // Return the mask of vector number `index` of a block: the lanes whose bits in `word` are set.
   static M mask(const uint64_t* word, int index) {
     const int32_t bits = static_cast<int32_t>(*word >> (4 * index));
@@ -79,6 +59,7 @@ struct FloatVector {
   using IndexVector = Int4;
   static IndexVector no_bits() { return IndexVector{}; }
   static IndexVector add_where(IndexVector x, M lanes, int n) { return x + (lanes & n); }
+  using VectorBase::store;
   static void store(uint32_t* p, IndexVector x) { memcpy(p, &x, sizeof x); }
   static IndexVector with_bit(IndexVector x, M lanes, int bit) { return x | (lanes & (1 << bit)); }
   static IndexVector without_bit(IndexVector x, int bit) { return x & ~(1 << bit); }
@@ -90,29 +71,11 @@ struct FloatVector {
   }
 };
 
-struct DoubleVector {
-  using T = double;
-  using V = Double2;
+struct DoubleVector : skshap::VectorBase<double, 2> {
   using M = Long2;
-  static constexpr int kWidth = 2;
   static constexpr int kRegisters = 16;
-  static V load(const T* p) { return *reinterpret_cast<const V*>(p); }
-  static V load_unaligned(const T* p) {
-    V x;
-    memcpy(&x, p, sizeof x);
-    return x;
-  }
-  static void store(T* p, V x) { *reinterpret_cast<V*>(p) = x; }
   static V set1(T x) { return V{x, x}; }
-  static V zero() { return V{}; }
-  static V add(V a, V b) { return a + b; }
-  static V sub(V a, V b) { return a - b; }
-  static V mul(V a, V b) { return a * b; }
-  static V div(V a, V b) { return a / b; }
   static V fma(V a, V b, V c) { return a * b + c; }
-  static constexpr int kFactorLanes = 1;
-  using Word = const uint64_t*;
-  static Word word(const uint64_t* p) { return p; }
   static M mask(const uint64_t* word, int index) {
     const uint64_t bits = *word >> (2 * index);
     return M{-static_cast<int64_t>(bits & 1), -static_cast<int64_t>(bits >> 1 & 1)};
@@ -141,6 +104,7 @@ struct DoubleVector {
   using IndexVector = Long2;
   static IndexVector no_bits() { return IndexVector{}; }
   static IndexVector add_where(IndexVector x, M lanes, int n) { return x + (lanes & int64_t{n}); }
+  using VectorBase::store;
   static void store(uint32_t* p, IndexVector x) {
     for (int i = 0; i < kWidth; ++i) p[i] = static_cast<uint32_t>(x[i]);
   }

@@ -136,96 +136,66 @@ struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
     m += 2;
   }
 
-  // Walk a node with a pair on the left and a leaf on the right. Constants: the constants of both splits;
-  // then for each output the difference of the pair's leaves, the pair's right leaf less the leaf of the
-  // root, and the leaf of the root.
-  SKSHAP_INLINE void trio(int flags, uint32_t slot, uint32_t slot1) {
+  // Walk a node with a pair on the left, and a leaf or, with kFour, another pair on the right. Constants: the
+  // constants of the splits; then for each output the differences of the leaves of the pairs, the first
+  // pair's right leaf less the right leaf, or the second pair's right leaf, and this right leaf.
+  template <bool kFour>
+  SKSHAP_INLINE void subtree(int flags, uint32_t slot, uint32_t slot1, uint32_t slot2) {
     const FixedVectorWalker w = *this;
-    const bool repeated = flags & 2, repeated1 = flags & 1;
-    const T *constants1 = w.c + split_constants(repeated), *leaves = constants1 + split_constants(repeated1);
+    const bool repeated = flags & (kFour ? 4 : 2), repeated1 = flags & (kFour ? 2 : 1), repeated2 = flags & 1;
+    const T *const constants1 = w.c + split_constants(repeated),
+                   *const constants2 = constants1 + split_constants(repeated1),
+                   *const leaves = constants2 + (kFour ? split_constants(repeated2) : 0);
     for (int v = 0; v < w.n_vectors; ++v) {
       const FusedSplit s = w.split(repeated, v, 0, w.c), s1 = w.split(repeated1, v, 1, constants1);
-      V weight = S::zero(), weight1 = S::zero(), inner = S::zero(), factor1[K];
-      for (int k = 0; k < K; ++k) {
-        const V x = w.C(k, v), gained = S::mul(x, s.gain[k]);
-        weight = S::add(weight, gained);
-        inner = S::fma(gained, s1.factor[k], inner);
-        weight1 = S::fma(S::mul(x, s.factor[k]), s1.gain[k], weight1);
-        factor1[k] = S::mul(s.factor[k], s1.factor[k]);
-      }
-      weight = S::mul(weight, s.delta);
-      inner = S::mul(inner, s.delta);
-      weight1 = S::mul(weight1, s1.delta);
-      T *out = w.value + v * W, *phi = w.phi_of(slot, v), *phi1 = w.phi_of(slot1, v);
-      const T* p = leaves;
-      for (int output = 0; output < w.n_outputs; ++output, p += 3) {
-        const V difference1 = S::set1(p[0]), difference = S::set1(p[1]), right = S::set1(p[2]);
-        add_to(phi1, difference1, weight1);
-        S::store(phi, S::fma(difference, weight, S::fma(difference1, inner, S::load(phi))));
-        for (int k = 0; k < K; ++k)
-          S::store(out + k * kRows, S::fma(factor1[k], difference1, S::fma(s.factor[k], difference, right)));
-        out += w.value_elements();
-        phi += w.output_stride;
-        phi1 += w.output_stride;
-      }
-    }
-    value += value_elements() * n_outputs;
-    c = leaves + 3 * n_outputs;
-    m += 4;
-  }
-
-  // Walk a node with two pairs. Constants: the constants of the three splits; then for each output the
-  // difference of the first pair's leaves, the difference of the second pair's leaves, the right leaf of the
-  // first pair less the right leaf of the second pair, and the right leaf of the second pair.
-  SKSHAP_INLINE void quad(int flags, uint32_t slot, uint32_t slot1, uint32_t slot2) {
-    const FixedVectorWalker w = *this;
-    const bool repeated = flags & 4, repeated1 = flags & 2, repeated2 = flags & 1;
-    const T *constants1 = w.c + split_constants(repeated),
-            *constants2 = constants1 + split_constants(repeated1),
-            *leaves = constants2 + split_constants(repeated2);
-    for (int v = 0; v < w.n_vectors; ++v) {
-      const FusedSplit s = w.split(repeated, v, 0, w.c);
-      const FusedSplit s1 = w.split(repeated1, v, 1, constants1), s2 = w.split(repeated2, v, 2, constants2);
+      FusedSplit s2;
+      if constexpr (kFour) s2 = w.split(repeated2, v, 2, constants2);
       V weight = S::zero(), weight1 = S::zero(), weight2 = S::zero(), inner1 = S::zero(), inner2 = S::zero();
       V factor1[K], factor2[K];
       for (int k = 0; k < K; ++k) {
         const V x = w.C(k, v), left = S::mul(x, s.factor[k]), gained = S::mul(x, s.gain[k]);
         weight = S::add(weight, gained);
         inner1 = S::fma(gained, s1.factor[k], inner1);
-        inner2 = S::fma(gained, s2.factor[k], inner2);
         weight1 = S::fma(left, s1.gain[k], weight1);
-        weight2 = S::fma(S::sub(x, left), s2.gain[k], weight2);
         factor1[k] = S::mul(s.factor[k], s1.factor[k]);
-        factor2[k] = S::mul(S::sub(S::set1(1), s.factor[k]), s2.factor[k]);
+        if constexpr (kFour) {
+          inner2 = S::fma(gained, s2.factor[k], inner2);
+          weight2 = S::fma(S::sub(x, left), s2.gain[k], weight2);
+          factor2[k] = S::mul(S::sub(S::set1(1), s.factor[k]), s2.factor[k]);
+        }
       }
       weight = S::mul(weight, s.delta);
       inner1 = S::mul(inner1, s.delta);
-      inner2 = S::mul(inner2, S::sub(S::zero(), s.delta));
       weight1 = S::mul(weight1, s1.delta);
-      weight2 = S::mul(weight2, s2.delta);
+      if constexpr (kFour) {
+        inner2 = S::mul(inner2, S::sub(S::zero(), s.delta));
+        weight2 = S::mul(weight2, s2.delta);
+      }
       T *out = w.value + v * W, *phi = w.phi_of(slot, v), *phi1 = w.phi_of(slot1, v),
         *phi2 = w.phi_of(slot2, v);
       const T* p = leaves;
-      for (int output = 0; output < w.n_outputs; ++output, p += 4) {
-        const V difference1 = S::set1(p[0]), difference2 = S::set1(p[1]), difference = S::set1(p[2]),
-                right = S::set1(p[3]);
+      for (int output = 0; output < w.n_outputs; ++output) {
+        const V difference1 = S::set1(*p++), difference2 = kFour ? S::set1(*p++) : S::zero(),
+                difference = S::set1(*p++), right = S::set1(*p++);
         add_to(phi1, difference1, weight1);
-        add_to(phi2, difference2, weight2);
-        S::store(phi, S::fma(difference, weight,
-                             S::fma(difference1, inner1, S::fma(difference2, inner2, S::load(phi)))));
-        for (int k = 0; k < K; ++k)
-          S::store(out + k * kRows,
-                   S::fma(factor1[k], difference1,
-                          S::fma(factor2[k], difference2, S::fma(s.factor[k], difference, right))));
+        if constexpr (kFour) add_to(phi2, difference2, weight2);
+        V sum = S::load(phi);  // now, because the slots may be the same
+        if constexpr (kFour) sum = S::fma(difference2, inner2, sum);
+        S::store(phi, S::fma(difference, weight, S::fma(difference1, inner1, sum)));
+        for (int k = 0; k < K; ++k) {
+          V b = S::fma(s.factor[k], difference, right);
+          if constexpr (kFour) b = S::fma(factor2[k], difference2, b);
+          S::store(out + k * kRows, S::fma(factor1[k], difference1, b));
+        }
         out += w.value_elements();
         phi += w.output_stride;
         phi1 += w.output_stride;
-        phi2 += w.output_stride;
+        if constexpr (kFour) phi2 += w.output_stride;
       }
     }
     value += value_elements() * n_outputs;
-    c = leaves + 4 * n_outputs;
-    m += 6;
+    c = leaves + (kFour ? 4 : 3) * n_outputs;
+    m += kFour ? 6 : 4;
   }
 
   void run(const uint32_t* op, const T* weights) {
@@ -246,10 +216,10 @@ struct FixedVectorWalker : WalkState<S, K, kRows, 1> {
         case kPairRep: pair(code == kPairRep, slot); break;
         default:
           if (code < kQuad) {
-            trio(code - kTrio, slot, op[1]);
+            subtree<false>(code - kTrio, slot, op[1], 0);
             op += 1;
           } else {
-            quad(code - kQuad, slot, op[1], op[2]);
+            subtree<true>(code - kQuad, slot, op[1], op[2]);
             op += 2;
           }
       }

@@ -81,7 +81,7 @@ void TableRunner<T>::run_tree(const TableTree& tree, const TableBatch& batch, Ti
   const Chunk& chunk = plan_.chunks[batch.chunk];
   const size_t n_outputs = n_used_outputs(plan_, chunk);
   const size_t first_output = std::max(chunk.output, 0);
-  const DecideNode* const nodes = tree.n_levels ? tables.levels.data() + tree.levels
+  const DecideNode* const nodes = tree.n_levels ? plan_.tables.levels.data() + tree.levels
                                                 : plan_.decide.data() + plan_.trees[tree.tree].decide;
   block_words_ =
       decide_blocks(plan_, nodes, n_decided(plan_, tree), *codes_, 0, n_blocks_, words_.data()).block_words;
