@@ -104,10 +104,10 @@ _LEAST_LANE_SAVING = 0.1
 #: To cut trees into units takes _CELL_LEAF seconds for each leaf, and the units take about _CELL_BYTES bytes
 #: for each leaf. The seconds of NEON are estimates.
 LEAST_CELL_ROWS = 2000
-_CELL_LOOKUP = {"avx512": 8e-11, "avx2": 1.1e-10, "neon": 1.5e-10, "baseline": 5e-11}
-_CELL_NODE = {"avx512": 9e-11, "avx2": 1.7e-10, "neon": 2e-10, "baseline": 2.2e-10}
+_CELL_LOOKUP = {"avx512": 1e-10, "avx2": 1.1e-10, "neon": 1.5e-10, "baseline": 5e-11}
+_CELL_NODE = {"avx512": 7e-11, "avx2": 1.7e-10, "neon": 2e-10, "baseline": 2.2e-10}
 _SHORT_CELL_NODES = 4
-_OCCURRING_CELLS, _CELL_GROWTH, _CELL_TILE, _CELL_WALK = 1000, 0.45, 16384, 2.2
+_OCCURRING_CELLS, _CELL_GROWTH, _CELL_TILE, _CELL_WALK = 1000, 0.45, 16384, 2.8
 _CELL_LEAF, _CELL_BYTES = 6e-7, 120
 
 #: Rows with few sums, one for each feature and output of a leaf, are added in registers. Rows with more sums
