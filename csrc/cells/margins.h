@@ -1,5 +1,6 @@
-// Margins of rows that descend through the trees. Of deep trees, a row visits few nodes, but many units; so
-// this is faster than to add up margins of the rows' cells. The decisions are by the codes, too.
+// Margins of rows that descend through the trees. A row visits few nodes of a deep tree, but all of its
+// units, so this is faster than adding up the margins of the row's cells. Both decide by the codes of the
+// row.
 #pragma once
 
 #include <cstdint>

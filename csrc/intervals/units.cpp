@@ -338,7 +338,6 @@ Units find_units(const Plan& plan, uint32_t most_entries, double least_leaves,
   return Finder(plan, most_entries, least_leaves, chosen).find();
 }
 
-
 const TableTree& table_tree_of(const Plan& plan, size_t tree) {
   return *std::lower_bound(plan.tables.trees.begin(), plan.tables.trees.end(), tree,
                            [](const TableTree& tables, size_t i) { return tables.tree < i; });

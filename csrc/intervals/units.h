@@ -49,7 +49,6 @@ struct Units {
 Units find_units(const Plan& plan, uint32_t most_entries, double least_leaves,
                  const std::vector<bool>& chosen = {});
 
-
 // Return the tables that a tree has against background data.
 const TableTree& table_tree_of(const Plan& plan, size_t tree);
 

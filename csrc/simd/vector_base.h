@@ -1,4 +1,4 @@
-// What vectors have in common whose instructions take whole registers, by the compiler's vectors.
+// Loads, stores and arithmetic of vectors whose instructions take whole registers, by the compiler's vectors.
 #pragma once
 
 #include <cstddef>
