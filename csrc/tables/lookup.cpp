@@ -109,21 +109,22 @@ void TableRunner<T>::lookup(const TableTree& tree, size_t row_size, size_t first
   const Tables& tables = plan_.tables;
   const size_t first_row = first_block * kBlockRows;
   const size_t n_rows = std::min(n_blocks * kBlockRows, n_rows_ - first_row);
+  const Kernels& set = kernels();
   for (size_t i = tree.lookups; i < tree.lookups_end; ++i) {
     const Lookup& group = tables.lookups[i];
-    kernels().index({.words = words_.data() + first_block * block_words_,
-                     .block_words = block_words_,
-                     .n_blocks = n_blocks,
-                     .bits = tables.bits.data() + group.bits,
-                     .n_bits = group.n_bits,
-                     .index = index_.data() + first_row});
-    kernels().of<T>().lookup({.index = index_.data() + first_row,
-                              .n_rows = n_rows,
-                              .table = numbers_of<T>(tables).data() + group.table,
-                              .targets = tables.targets.data() + group.targets,
-                              .n_targets = group.n_targets,
-                              .phi = phi_.data() + first_row * row_size,
-                              .row_size = row_size});
+    set.index({.words = words_.data() + first_block * block_words_,
+               .block_words = block_words_,
+               .n_blocks = n_blocks,
+               .bits = tables.bits.data() + group.bits,
+               .n_bits = group.n_bits,
+               .index = index_.data() + first_row});
+    set.of<T>().lookup({.index = index_.data() + first_row,
+                        .n_rows = n_rows,
+                        .table = numbers_of<T>(tables).data() + group.table,
+                        .targets = tables.targets.data() + group.targets,
+                        .n_targets = group.n_targets,
+                        .phi = phi_.data() + first_row * row_size,
+                        .row_size = row_size});
   }
 }
 
