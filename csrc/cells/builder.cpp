@@ -13,8 +13,8 @@ namespace {
 // After this many units, the sums in single precision are added to sums in double precision. Threads take
 // these units together.
 constexpr size_t kPartUnits = 64;
-// One part of so many, the last ones, are divided into parts of fewer units: threads end at about the same
-// time.
+// The last of the parts, one in kDividedShare, are divided into parts of kLastUnits units, so that threads
+// end at about the same time.
 constexpr size_t kDividedShare = 16, kLastUnits = 16;
 // The most features of the units of a part, unless one unit has more.
 constexpr size_t kPartFeatures = 32;
@@ -240,10 +240,8 @@ Plan make_cell_plan(const Plan& plan, int64_t n_threads) {
 }
 
 size_t CellProgram::bytes() const {
-  return trees.bytes() + parts.size() * sizeof(CellPart) + units.size() * sizeof(CellUnit) +
-         keys.size() * sizeof(CellKey) + columns.size() * sizeof(CellColumn) +
-         steps.size() * sizeof(IndexStep) + tests.size() * sizeof(CellTest) + flags.size() +
-         leaf_values.size() * sizeof(double) + features.size() * sizeof(int32_t) + margin_trees.bytes();
+  return trees.bytes() + margin_trees.bytes() +
+         list_bytes(parts, units, keys, columns, steps, tests, flags, leaf_values, features);
 }
 
 size_t OccurringCells::bytes() const { return program ? program->bytes() : 0; }

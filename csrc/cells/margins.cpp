@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "rows/results.h"
+#include "base/threads.h"
 
 namespace skshap {
 namespace {
@@ -24,6 +24,7 @@ MarginTrees::MarginTrees(const Plan& plan) {
   constant_ = plan.constant;
   for (const Chunk& chunk : plan.chunks)
     for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+      check_interrupt();
       const TreeProgram& tree = plan.trees[i];
       trees_.push_back({.nodes = nodes_.size(),
                         .leaf_values = leaf_values_.size(),
@@ -48,9 +49,7 @@ MarginTrees::MarginTrees(const Plan& plan) {
     }
 }
 
-size_t MarginTrees::bytes() const {
-  return trees_.size() * sizeof(Tree) + nodes_.size() * sizeof(Node) + leaf_values_.size() * sizeof(double);
-}
+size_t MarginTrees::bytes() const { return list_bytes(constant_, trees_, nodes_, leaf_values_); }
 
 void MarginTrees::write(const CodeTile& codes, int first, int n_rows, TileSums& margin) const {
   for (size_t o = 0; o < constant_.size(); ++o) std::fill_n(margin.at(o) + first, n_rows, constant_[o]);

@@ -1,6 +1,7 @@
 // Margins of rows that descend through the trees. A row visits few nodes of a deep tree, but all of its
 // units, so this is faster than adding up the margins of the row's cells. Both decide by the codes of the
-// row.
+// row. These trees are kept for later calls. So leaves take no nodes, as they do in
+// background/leaf_weights.cpp.
 #pragma once
 
 #include <cstdint>

@@ -157,7 +157,8 @@ template <bool kUpper, size_t... i>
   gather<(i % 2 * n + (kUpper ? n / 2 : 0) + i / 2)...>(a, b, result);
 }
 
-// Transpose a square of codes, by instructions that all instruction sets have for 16 bits.
+// Transpose a square of codes, by instructions that all instruction sets have for 16 bits: the exchanges of
+// transpose() are several instructions each.
 [[gnu::always_inline]] inline void transpose_codes(RowCodes (&square)[kMostSideBySide]) {
   constexpr size_t n = kMostSideBySide;
   constexpr std::make_index_sequence<n> lanes{};
