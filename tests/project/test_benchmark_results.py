@@ -188,3 +188,12 @@ def test_rows_of_progress_are_distinct(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = X[module.distinct_rows(X)]
     assert len(np.unique(X, axis=0)) == 81
     assert len(np.unique(rows, axis=0)) == len(rows) == 81
+
+
+def test_bits_are_those_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If another core is imported, a checkout may be compared with itself."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")  # which the script sets, too
+    compute = runpy.run_path(str(ROOT / "benchmarks/same_bits.py"))["compute"]
+    with pytest.raises(SystemExit, match="has no compiled core"):
+        compute(tmp_path, tmp_path / "models", tmp_path / "results", "cpu", "*")
