@@ -9,20 +9,14 @@
 
 namespace skshap {
 
-// Return the bytes for a stage of tables by intervals. The shared memory of a block holds two stages.
-constexpr size_t interval_stage_bytes(size_t shared) {
-  constexpr size_t kUnit = 128;
-  return (shared - kStaticSharedBytes) / 2 / kUnit * kUnit;
-}
-
 template <class T>
 class IntervalModel : public MethodModel<T> {
  public:
   explicit IntervalModel(const MethodContext<T>& context) : stream_(upload_stream(context)) {
     const CudaIntervals& from = context.program.intervals;
     std::copy(std::begin(from.n_parts), std::end(from.n_parts), n_parts_);
-    const size_t stage_bytes = interval_stage_bytes(context.device.shared);
-    shared_ = 2 * stage_bytes;
+    const size_t stage_bytes = IntervalShared::stage_bytes(context.device.shared);
+    shared_ = IntervalShared::bytes(stage_bytes);
     args_ = CudaIntervalArgs<T>{.parts = arrays_.upload(from.parts),
                                 .columns = arrays_.upload(from.columns),
                                 .targets = arrays_.upload(from.targets),

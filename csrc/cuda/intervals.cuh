@@ -6,8 +6,9 @@
 
 #include <utility>
 
-#include "cuda/lanes.cuh"
 #include "cuda/program/program.h"
+#include "cuda/shared_memory.cuh"
+#include "cuda/tuning.h"
 
 namespace skshap {
 
@@ -45,7 +46,18 @@ struct IntervalKernel {
 template <class T>
 IntervalKernel<T> interval_kernel(int n_sums, bool margins);
 
-extern __shared__ __align__(128) char interval_stages[];
+// The shared memory of a block: two stages of tables.
+struct IntervalShared {
+  // Return the most bytes of a stage, given the shared memory of a block.
+  static constexpr size_t stage_bytes(size_t shared) {
+    constexpr size_t kUnit = 128;
+    return (shared - kStaticSharedBytes) / 2 / kUnit * kUnit;
+  }
+  static constexpr size_t bytes(size_t stage_bytes) { return 2 * stage_bytes; }
+  static __device__ __forceinline__ char* stage(int number, uint32_t stage_bytes) {
+    return shared_memory<char>() + number * stage_bytes;
+  }
+};
 
 // Load a stage to shared memory. Do not wait for the end of the load.
 __device__ __forceinline__ void load_stage(char* to, const char* from, uint32_t n_bytes) {
@@ -73,7 +85,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   constexpr int kOfPiece = 16 / sizeof(T), kPieces = kSums / kOfPiece, kEntry = kSums * sizeof(T);
   const CudaIntervalPart part = a.parts[blockIdx.y];
   uint64_t begin = a.stages[part.stages], end = a.stages[part.stages + 1];
-  char *stage = interval_stages, *other = interval_stages + a.stage_bytes;
+  char *stage = IntervalShared::stage(0, a.stage_bytes), *other = IntervalShared::stage(1, a.stage_bytes);
   load_stage(stage, a.stream + begin, static_cast<uint32_t>(end - begin));
   __pipeline_commit();
 

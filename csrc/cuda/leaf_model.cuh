@@ -29,7 +29,7 @@ class LeafModel : public MethodModel<T> {
         begin_launch(context, args, chunk.n_nodes);
       LeafLaunch& launch = launches_.back();
       ++launch.n_chunks;
-      launch.shared = std::max(launch.shared, sizeof(T) * chunk.length * kChunkOfLeaves);
+      launch.shared = std::max(launch.shared, LeafShared<T>::bytes(chunk.length));
       ++args.chunks;
     }
   }

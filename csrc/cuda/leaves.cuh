@@ -8,8 +8,8 @@
 // The sums over the leaves are added up in a fixed order, by lists of the elements of each feature.
 #pragma once
 
-#include "cuda/lanes.cuh"
 #include "cuda/program/program.h"
+#include "cuda/shared_memory.cuh"
 
 namespace skshap {
 
@@ -29,6 +29,13 @@ struct CudaLeafArgs {
   T t[kMaxFixedNodes], weight[kMaxFixedNodes];
 };
 
+// The shared memory of a block: the contribution of each element to its feature, [element][leaf].
+template <class T>
+struct LeafShared {
+  static constexpr size_t bytes(uint32_t length) { return sizeof(T) * length * kChunkOfLeaves; }
+  static __device__ __forceinline__ T* contributions() { return shared_memory<T>(); }
+};
+
 // Return whether a row with these codes satisfies a test. The columns of the codes are `stride` apart.
 __device__ __forceinline__ bool satisfies(const uint16_t* codes, int stride, const CudaLeafTest& test,
                                           const uint32_t* category_bits) {
@@ -43,9 +50,7 @@ __device__ __forceinline__ bool satisfies(const uint16_t* codes, int stride, con
 template <class T, int K>
 __global__ void __launch_bounds__(kChunkOfLeaves) explain_leaves(const __grid_constant__ CudaLeafArgs<T> a) {
   constexpr int kTile = cuda_tile_rows<T>();
-  extern __shared__ __align__(16) char leaf_shared[];
-  // The contribution of each element to its feature.
-  T* const contributions = reinterpret_cast<T*>(leaf_shared);
+  T* const contributions = LeafShared<T>::contributions();
   const CudaLeafChunk chunk = a.chunks[blockIdx.x];
   const int64_t tile = blockIdx.y / kTile;
   const int row = blockIdx.y % kTile;

@@ -1,6 +1,7 @@
 // The matrices, pairs and triples of interactions, from the sums over all chunks.
 #pragma once
 
+#include "cuda/shared_memory.cuh"
 #include "cuda/sums.cuh"
 
 namespace skshap {
@@ -55,16 +56,21 @@ __global__ void __launch_bounds__(256) write_matrices(CudaMatrixArgs a) {
 // output.
 constexpr int kMatrixRows = 32;
 
-// Return the shared memory of a block. It has places, then main effects, both for all rows and padded against
-// bank conflicts.
-constexpr size_t matrix_bytes(size_t n_places, size_t n_used) {
-  return sizeof(double) * (n_places + n_used) * (kMatrixRows + 1);
-}
+// The shared memory of a block: the places, then the main effects, [place][row], padded against bank
+// conflicts.
+struct MatrixShared {
+  static constexpr int kStride = kMatrixRows + 1;
+  static constexpr size_t bytes(size_t n_places, size_t n_used) {
+    return sizeof(double) * (n_places + n_used) * kStride;
+  }
+  static __device__ __forceinline__ double& at(int place, int row) {
+    return shared_memory<double>()[place * kStride + row];
+  }
+};
 
 template <class T, class Out, int kTile>
 __global__ void __launch_bounds__(256) add_matrices(CudaSumArgs a, CudaMatrixArgs m) {
-  extern __shared__ double matrix_shared[];
-  constexpr int kStride = kMatrixRows + 1, kParts = kTile / kMatrixRows;
+  constexpr int kParts = kTile / kMatrixRows;
   const int64_t tile = blockIdx.x / kParts;
   const int part = blockIdx.x % kParts, output = blockIdx.y;
   const T* partial = static_cast<const T*>(a.partial) + tile * a.n_slots * kTile + part * kMatrixRows;
@@ -74,16 +80,16 @@ __global__ void __launch_bounds__(256) add_matrices(CudaSumArgs a, CudaMatrixArg
     double sum = 0;
     for (int64_t p = a.part_offsets[column]; p < a.part_offsets[column + 1]; ++p)
       sum += static_cast<double>(partial[static_cast<int64_t>(a.parts[p]) * kTile + row]);
-    matrix_shared[place * kStride + row] = sum * (place < a.n_undoubled ? a.scale : a.scale / 2);
+    MatrixShared::at(place, row) = sum * (place < a.n_undoubled ? a.scale : a.scale / 2);
   }
   __syncthreads();
   for (int i = threadIdx.x; i < a.n_undoubled * kMatrixRows; i += blockDim.x) {
     const int used = i / kMatrixRows, row = i % kMatrixRows;
-    double main = matrix_shared[used * kStride + row];
+    double main = MatrixShared::at(used, row);
     if (m.subtract)
       for (int64_t p = m.partner_offsets[used]; p < m.partner_offsets[used + 1]; ++p)
-        main -= matrix_shared[m.partners[p].place * kStride + row];
-    matrix_shared[(a.n_places + used) * kStride + row] = main;
+        main -= MatrixShared::at(m.partners[p].place, row);
+    MatrixShared::at(a.n_places + used, row) = main;
   }
   __syncthreads();
   const int64_t first = tile * kTile + part * kMatrixRows, n_remaining = a.n_rows - first;
@@ -94,12 +100,12 @@ __global__ void __launch_bounds__(256) add_matrices(CudaSumArgs a, CudaMatrixArg
     Out* values = static_cast<Out*>(m.values) + matrix * n_features;
     for (int f = threadIdx.x % 32; f < n_features; f += 32) {
       const int place = m.place_of[f * (n_features + 1)];
-      values[f] = place < 0 ? Out(0) : static_cast<Out>(matrix_shared[(place - a.n_places) * kStride + row]);
+      values[f] = place < 0 ? Out(0) : static_cast<Out>(MatrixShared::at(place - a.n_places, row));
     }
     Out* out = static_cast<Out*>(m.matrices) + matrix * size;
     for (int i = threadIdx.x % 32; i < size; i += 32) {
       const int place = m.place_of[i];
-      out[i] = place < 0 ? Out(0) : static_cast<Out>(matrix_shared[place * kStride + row]);
+      out[i] = place < 0 ? Out(0) : static_cast<Out>(MatrixShared::at(place, row));
     }
   }
 }

@@ -100,7 +100,7 @@ class ChunkModel : public BatchModel {
 template <class T>
 std::unique_ptr<BatchModel> make(const Plan& plan, CudaMethod method) {
   const DeviceLimits device = device_limits();
-  const size_t stage_bytes = interval_stage_bytes(device.shared);
+  const size_t stage_bytes = IntervalShared::stage_bytes(device.shared);
   if (plan.intervals.any() && stage_bytes < kLeastStageBytes)
     throw std::invalid_argument("tables by intervals do not fit the shared memory of this GPU");
   return std::make_unique<ChunkModel<T>>(plan, make_cuda_program<T>(plan, method, stage_bytes), device);

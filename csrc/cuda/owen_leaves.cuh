@@ -13,8 +13,8 @@
 #include <cuda_pipeline_primitives.h>
 
 #include "cuda/codes.cuh"
-#include "cuda/lanes.cuh"
 #include "cuda/program/program.h"
+#include "cuda/shared_memory.cuh"
 
 namespace skshap {
 
@@ -41,20 +41,39 @@ struct CudaOwenArgs {
   T t[kMostOwenNodes + 1][kMostOwenNodes], weight[kMostOwenNodes + 1][kMostOwenNodes];  // by number of nodes
 };
 
-// The shared memory of each warp of a block, in addition to kOwenBlockBytes.
+// The shared memory of a block: the words of stages, the tables of two of them, and then, for each warp, the
+// sums of a chunk, the words of postponed subtrees, and codes, each as [slot, word or column][lane][R].
 template <class T>
-constexpr size_t owen_warp_bytes(uint32_t n_postponed, uint32_t n_slots, int32_t n_columns, bool shared) {
-  return cuda_tile_rows<T>() *
-         (sizeof(uint32_t) * n_postponed + (shared ? sizeof(T) * n_slots + sizeof(int16_t) * n_columns : 0));
-}
+struct OwenShared {
+  uint32_t stages[kOwenStreams][kOwenStageWords];
+  char tables[2][kOwenTableBytes];
 
-extern __shared__ __align__(128) char owen_shared[];
+  struct OwenWarp {
+    uint32_t n_slots, n_postponed, n_columns;  // of the parts above
+    constexpr size_t bytes() const {
+      return cuda_tile_rows<T>() *
+             (sizeof(T) * n_slots + sizeof(uint32_t) * n_postponed + sizeof(int16_t) * n_columns);
+    }
+  };
+  static constexpr size_t bytes(int n_warps, const OwenWarp& warp) {
+    return sizeof(OwenShared) + n_warps * warp.bytes();
+  }
+  __device__ __forceinline__ T* sums(int number, const OwenWarp& warp) {
+    return reinterpret_cast<T*>(reinterpret_cast<char*>(this + 1) + number * warp.bytes());
+  }
+};
+
+// `shared` says whether codes and sums are in shared memory. If not, they are in the caches.
+template <class T>
+constexpr typename OwenShared<T>::OwenWarp owen_warp(const CudaOwenArgs<T>& a, bool shared) {
+  return {shared ? a.max_slots : 0, a.n_postponed, shared ? static_cast<uint32_t>(a.n_columns) : 0};
+}
 
 // Load a stage to shared memory. Do not wait for the end of the load.
 template <class T>
 __device__ __forceinline__ void load_owen_stage(const CudaOwenArgs<T>& a, uint32_t stage, uint32_t buffer) {
   const uint32_t begin = a.stages[stage], end = a.stages[stage + 1];
-  char* const to = owen_shared + buffer * (sizeof(uint32_t) * kOwenStageWords);
+  char* const to = reinterpret_cast<char*>(shared_memory<OwenShared<T>>()->stages[buffer]);
   const char* const from = reinterpret_cast<const char*>(a.stream);
   for (uint32_t i = threadIdx.x; i < end - begin; i += blockDim.x)
     __pipeline_memcpy_async(to + i * kOwenPiece, from + (static_cast<size_t>(begin) + i) * kOwenPiece,
@@ -368,23 +387,20 @@ __device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const u
   }
 }
 
-// kShared says whether codes and phi are in shared memory. If not, they are in the caches.
 template <class T, bool kShared>
 __global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
     explain_owen_leaves(const __grid_constant__ CudaOwenArgs<T> a) {
   constexpr int R = OwenRows<T>::R, kTile = OwenRows<T>::kTile;
-  constexpr size_t kStreamBytes = sizeof(uint32_t) * kOwenStageWords;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  char* const all_tables = owen_shared + kOwenStreams * kStreamBytes;
-  char* const own = owen_shared + kOwenBlockBytes +
-                    warp * owen_warp_bytes<T>(a.n_postponed, a.max_slots, a.n_columns, kShared);
-  T* const own_phi = reinterpret_cast<T*>(own);
-  uint32_t* const own_postponed = reinterpret_cast<uint32_t*>(own_phi + (kShared ? a.max_slots : 0) * kTile);
-  int16_t* const own_codes = reinterpret_cast<int16_t*>(own_postponed + a.n_postponed * kTile);
-  const auto stream_of = [&](uint32_t stage) {
-    return reinterpret_cast<const uint32_t*>(owen_shared + stage % kOwenStreams * kStreamBytes);
+  OwenShared<T>* const shared = shared_memory<OwenShared<T>>();
+  const typename OwenShared<T>::OwenWarp sizes = owen_warp(a, kShared);
+  T* const own_phi = shared->sums(warp, sizes);
+  uint32_t* const own_postponed = reinterpret_cast<uint32_t*>(own_phi + sizes.n_slots * kTile);
+  int16_t* const own_codes = reinterpret_cast<int16_t*>(own_postponed + sizes.n_postponed * kTile);
+  const auto stream_of = [&](uint32_t stage) -> const uint32_t* {
+    return shared->stages[stage % kOwenStreams];
   };
-  const auto tables_of = [&](uint32_t stage) { return all_tables + stage % 2 * kOwenTableBytes; };
+  const auto tables_of = [&](uint32_t stage) { return shared->tables[stage % 2]; };
 
   for (int32_t task = blockIdx.x; task < a.n_tasks; task += gridDim.x) {
     const CudaOwenChunk chunk = a.chunks[task / a.n_groups];

@@ -15,8 +15,7 @@ class OwenModel : public MethodModel<T> {
   explicit OwenModel(const MethodContext<T>& context) : multiprocessors_(context.device.multiprocessors) {
     const CudaOwenLeaves<T>& from = context.program.owen_leaves;
     const size_t max_shared = context.max_shared();
-    const int32_t n_columns = context.n_columns;
-    if (max_shared < kOwenBlockBytes + owen_warp_bytes<T>(kMostPostponed, 0, 0, false))
+    if (max_shared < kLeastShared)
       throw std::invalid_argument("tables for Owen values do not fit the shared memory of this GPU");
     n_chunks_ = static_cast<int32_t>(from.chunks.size());
     CudaOwenArgs<T>& a = args_;
@@ -24,7 +23,7 @@ class OwenModel : public MethodModel<T> {
                         .stream = arrays_.upload(from.stream),
                         .stages = arrays_.upload(from.stages),
                         .category_bits = context.category_bits,
-                        .n_columns = n_columns,
+                        .n_columns = context.n_columns,
                         .n_slots = context.n_slots,
                         .n_postponed = static_cast<uint32_t>(from.most_postponed)};
     for (const CudaOwenChunk& chunk : from.chunks) a.max_slots = std::max(a.max_slots, chunk.n_slots);
@@ -36,13 +35,13 @@ class OwenModel : public MethodModel<T> {
                      [](double x) { return static_cast<T>(x); });
     }
     const auto most_warps = [&](bool shared) {
-      const size_t warp_bytes = owen_warp_bytes<T>(a.n_postponed, a.max_slots, n_columns, shared);
-      return static_cast<int>(std::min<size_t>((max_shared - kOwenBlockBytes) / warp_bytes, owen_warps<T>()));
+      const size_t most = (max_shared - sizeof(OwenShared<T>)) / owen_warp(a, shared).bytes();
+      return static_cast<int>(std::min<size_t>(most, owen_warps<T>()));
     };
     const bool shared = most_warps(true) >= kLeastWarps;
     n_warps_ = most_warps(shared);
     kernel_ = owen_kernel<T>(shared);
-    shared_ = kOwenBlockBytes + n_warps_ * owen_warp_bytes<T>(a.n_postponed, a.max_slots, n_columns, shared);
+    shared_ = OwenShared<T>::bytes(n_warps_, owen_warp(a, shared));
     allow_shared(kernel_, max_shared);
   }
 
@@ -69,8 +68,8 @@ class OwenModel : public MethodModel<T> {
  private:
   // If a block would have fewer warps than this, codes and phi are in the caches.
   static constexpr int kLeastWarps = 6;
-  static_assert(kOwenBlockBytes + owen_warp_bytes<T>(kMostPostponed, 0, 0, false) <= 2 * kLeastStageBytes,
-                "GPUs that hold tables by intervals hold these, too");
+  static constexpr size_t kLeastShared = OwenShared<T>::bytes(1, {0, kMostPostponed, 0});
+  static_assert(kLeastShared <= 2 * kLeastStageBytes, "GPUs that hold tables by intervals hold these, too");
 
   DeviceArrays arrays_;
   CudaOwenArgs<T> args_{};

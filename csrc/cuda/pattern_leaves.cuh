@@ -234,19 +234,16 @@ __device__ __forceinline__ void add_pairs(const CudaPatternArgs<T>& a, const Cud
 template <class T, class Word, int kBits, PatternResults kResults>
 __global__ void __launch_bounds__(kPatternWarps* kWarp)
     explain_pattern_leaves(const __grid_constant__ CudaPatternArgs<T> a) {
-  extern __shared__ __align__(16) char pattern_shared[];
-  for_tasks<T>(a, a.tile_rows, kPatternWarps, pattern_shared,
-               [&](const CudaPatternChunk& chunk, const TaskRow<T>& task) {
-                 const PatternRow<T> row{task, a.alpha + task.number,
-                                         static_cast<int64_t>(a.n_tiles) * a.tile_rows};
-                 for (size_t l = chunk.leaves; l < chunk.leaves_end; ++l) {
-                   const CudaPatternLeaf leaf = a.leaves[l];
-                   if constexpr (kResults == PatternResults::kPairs)
-                     add_pairs<Word, kBits>(a, leaf, row);
-                   else
-                     add_values<Word, kBits, kResults == PatternResults::kTerms>(a, leaf, row);
-                 }
-               });
+  for_tasks<T>(a, a.tile_rows, kPatternWarps, [&](const CudaPatternChunk& chunk, const TaskRow<T>& task) {
+    const PatternRow<T> row{task, a.alpha + task.number, static_cast<int64_t>(a.n_tiles) * a.tile_rows};
+    for (size_t l = chunk.leaves; l < chunk.leaves_end; ++l) {
+      const CudaPatternLeaf leaf = a.leaves[l];
+      if constexpr (kResults == PatternResults::kPairs)
+        add_pairs<Word, kBits>(a, leaf, row);
+      else
+        add_values<Word, kBits, kResults == PatternResults::kTerms>(a, leaf, row);
+    }
+  });
 }
 
 template <class T>

@@ -74,7 +74,7 @@ class PatternModel : public MethodModel<T> {
   void plan_launch(PatternKernel<T> kernel, CudaPatternArgs<T> args, const CudaPatternChunk* chunks,
                    size_t n_chunks, size_t max_shared) {
     for (size_t i = 0; i < n_chunks; ++i) args.max_slots = std::max(args.max_slots, chunks[i].n_slots);
-    size_t shared = sizeof(T) * kPatternWarps * kWarp * args.max_slots;
+    size_t shared = WarpSums<T>::bytes(kPatternWarps, args.max_slots);
     if (shared > max_shared / 2) shared = args.max_slots = 0;  // sum phi in the caches
     allow_shared(kernel, max_shared);
     const int n_blocks =

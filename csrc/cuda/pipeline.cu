@@ -32,13 +32,14 @@ std::vector<CudaDevice> cuda_devices() {
   for (int i = 0; i < n; ++i) {
     cudaDeviceProp p;
     check(cudaGetDeviceProperties(&p, i), "cannot read a device's properties");
-    devices.push_back({.index = i,
-                       .name = p.name,
-                       .major = p.major,
-                       .minor = p.minor,
-                       .multiprocessors = p.multiProcessorCount,
-                       .memory = p.totalGlobalMem,
-                       .holds_tables = interval_stage_bytes(p.sharedMemPerBlockOptin) >= kLeastStageBytes});
+    devices.push_back(
+        {.index = i,
+         .name = p.name,
+         .major = p.major,
+         .minor = p.minor,
+         .multiprocessors = p.multiProcessorCount,
+         .memory = p.totalGlobalMem,
+         .holds_tables = IntervalShared::stage_bytes(p.sharedMemPerBlockOptin) >= kLeastStageBytes});
   }
   return devices;
 }

@@ -102,7 +102,7 @@ class RescaledModel : PlanOfModel, public BatchModel {
                                     .n_columns = codes_.n_columns,
                                     .max_words = from.max_words};
     n_lookups_ = from.lookups.size();
-    const size_t warp_bytes = sizeof(uint32_t) * from.max_words;
+    const size_t warp_bytes = IndexShared::bytes(1, from.max_words);
     index_warps_ = static_cast<int>(std::clamp<size_t>(kIndexBytes / warp_bytes, 1, kIndexWarps));
   }
 
@@ -169,7 +169,7 @@ class RescaledModel : PlanOfModel, public BatchModel {
     const dim3 grid(static_cast<unsigned>((a.n_rows + threads - 1) / threads),
                     static_cast<unsigned>(std::min(a.n_trees, 64)));
     allow_shared(find_rescaled_indices, max_shared_);
-    find_rescaled_indices<<<grid, threads, sizeof(uint32_t) * a.max_words * index_warps_, s>>>(a);
+    find_rescaled_indices<<<grid, threads, IndexShared::bytes(index_warps_, a.max_words), s>>>(a);
     check_launch("deciding");
   }
 
@@ -183,8 +183,8 @@ class RescaledModel : PlanOfModel, public BatchModel {
     a.n_blocks = static_cast<int32_t>((a.n_rows + kThreads - 1) / kThreads);
     const auto kernel = look_up_rescaled<T, kTerms>;
     allow_shared(kernel, max_shared_);
-    const size_t shared = size_t{32} * a.buffer + sizeof(T) * kThreads * a.shared_phi;
-    kernel<<<static_cast<unsigned>(a.n_blocks * n_chunks_), kThreads, shared, s>>>(a);
+    kernel<<<static_cast<unsigned>(a.n_blocks * n_chunks_), kThreads,
+             RescaledShared<T>::bytes(a.buffer, a.shared_phi), s>>>(a);
     check_launch("looking up values");
   }
 

@@ -31,12 +31,19 @@ struct RescaledIndexArgs {
   uint16_t* indices;   // [lookup][row]
 };
 
+// The shared memory of a block: the decisions at the nodes of a tree, [warp][word].
+struct IndexShared {
+  static constexpr size_t bytes(int n_warps, size_t n_words) { return sizeof(uint32_t) * n_warps * n_words; }
+  static __device__ __forceinline__ uint32_t* words(int warp, uint32_t n_words) {
+    return shared_memory<uint32_t>() + warp * n_words;
+  }
+};
+
 // A warp takes 32 rows through the trees blockIdx.y, blockIdx.y + gridDim.y... The decisions of all its rows
 // at a node are a word, and the index of a row consists of bits of these words.
 __global__ void __launch_bounds__(kIndexWarps* kWarp) find_rescaled_indices(RescaledIndexArgs a) {
-  extern __shared__ uint32_t index_words[];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  uint32_t* const words = index_words + warp * a.max_words;
+  uint32_t* const words = IndexShared::words(warp, a.max_words);
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * (blockDim.x / kWarp) + warp) * kWarp;
   if (first >= a.n_rows) return;
   const int64_t row = first + lane;
@@ -167,19 +174,32 @@ constexpr int rescaled_threads() {
   return sizeof(T) == 4 ? 1024 : 512;
 }
 
+// The shared memory of a block: two stages, then the sums of the slots of a chunk, [slot][thread].
+template <class T>
+struct RescaledShared {
+  static constexpr size_t bytes(uint32_t n_pieces, uint32_t n_slots) {
+    return 2 * sizeof(uint4) * n_pieces + sizeof(T) * rescaled_threads<T>() * n_slots;
+  }
+  static __device__ __forceinline__ uint4* stage(uint32_t number, uint32_t n_pieces) {
+    return shared_memory<uint4>() + number * n_pieces;
+  }
+  static __device__ __forceinline__ T* sums(uint32_t n_pieces) {
+    return reinterpret_cast<T*>(stage(2, n_pieces));
+  }
+};
+
 // Multiply the terms of a row's entries by their factors, and add them up. A block takes a chunk, and as many
 // rows as it has threads. The entries pass through shared memory, and each stage is loaded one stage in
 // advance.
 template <class T, int kTerms>
 __global__ void __launch_bounds__(rescaled_threads<T>(), 1) look_up_rescaled(RescaledLookupArgs<T> a) {
-  extern __shared__ __align__(16) uint4 rescaled_shared[];
   constexpr int kThreads = rescaled_threads<T>(), kSize = RescaledPiece<T>::kSize;
   const RescaledChunk chunk = a.chunks[blockIdx.x / a.n_blocks];
   const int64_t row = static_cast<int64_t>(blockIdx.x % a.n_blocks) * kThreads + threadIdx.x;
   const bool has_row = row < a.n_rows;
   T* const partial =
       a.partial + (row / kRescaledTile * a.n_slots + chunk.first_slot) * kRescaledTile + row % kRescaledTile;
-  T* const phi = a.shared_phi ? reinterpret_cast<T*>(rescaled_shared + 2 * a.buffer) + threadIdx.x : partial;
+  T* const phi = a.shared_phi ? RescaledShared<T>::sums(a.buffer) + threadIdx.x : partial;
   const int stride = a.shared_phi ? kThreads : kRescaledTile;
   if (has_row)
     for (uint32_t slot = 0; slot < chunk.n_slots; ++slot) phi[slot * stride] = 0;
@@ -187,7 +207,7 @@ __global__ void __launch_bounds__(rescaled_threads<T>(), 1) look_up_rescaled(Res
     if (s < chunk.stages_end) {
       const uint32_t n = a.stages[s].n_pieces;
       const uint4* const from = a.data + a.stages[s].data;
-      uint4* const to = rescaled_shared + (s & 1) * a.buffer;
+      uint4* const to = RescaledShared<T>::stage(s & 1, a.buffer);
       for (uint32_t i = threadIdx.x; i < n; i += kThreads) __pipeline_memcpy_async(to + i, from + i, 16);
     }
     __pipeline_commit();
@@ -212,8 +232,8 @@ __global__ void __launch_bounds__(rescaled_threads<T>(), 1) look_up_rescaled(Res
 #pragma unroll
       for (int k = 0; k < kTerms; ++k) alpha[k] = a.alpha[(panel + k) * a.n_rows + row];
     }
-    const uint4* entry =
-        (stage.n_pieces ? rescaled_shared + (s & 1) * a.buffer : a.data + stage.data) + index * stage.entry;
+    const uint4* entry = (stage.n_pieces ? RescaledShared<T>::stage(s & 1, a.buffer) : a.data + stage.data) +
+                         index * stage.entry;
     const bool has_all_terms = stage.n_terms == kTerms;
     for (uint32_t first = 0; first < stage.n_targets; first += kSize) {
       RescaledPiece<T> sum;

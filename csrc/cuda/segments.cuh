@@ -4,14 +4,27 @@
 #include <cuda_pipeline_primitives.h>
 
 #include "cuda/program/program.h"
+#include "cuda/shared_memory.cuh"
 
 namespace skshap {
 
-// Shared memory of a block: two segments, then phi.
-extern __shared__ __align__(16) char cuda_shared_memory[];
+// The shared memory of a walk: two segments, then the sums of the first slots of a chunk for each warp,
+// [warp][slot][lane][R].
+template <class T>
+struct WalkShared {
+  typename CudaProgram<T>::Element segments[2 * kCudaSegment];
+
+  static constexpr size_t warp_bytes(size_t n_slots) { return sizeof(T) * cuda_tile_rows<T>() * n_slots; }
+  static constexpr size_t bytes(int n_warps, size_t n_slots) {
+    return sizeof(WalkShared) + n_warps * warp_bytes(n_slots);
+  }
+  __device__ __forceinline__ T* sums(int warp, uint32_t n_slots) {
+    return reinterpret_cast<T*>(this + 1) + warp * n_slots * cuda_tile_rows<T>();
+  }
+};
 template <class E>
 __device__ __forceinline__ E* shared_segments() {
-  return reinterpret_cast<E*>(cuda_shared_memory);
+  return shared_memory<E>();
 }
 
 constexpr int padded(int n) { return (n + 3) / 4 * 4; }

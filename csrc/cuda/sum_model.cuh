@@ -92,7 +92,7 @@ class SumModel {
                        cudaStream_t s) const {
     const dim3 grid(n_tiles * (kTile / kMatrixRows), plan_.n_outputs);
     const auto add = is_float32 ? add_matrices<T, float, kTile> : add_matrices<T, double, kTile>;
-    add<<<grid, 256, matrix_bytes(a.n_places, a.n_used), s>>>(sums, a);
+    add<<<grid, 256, MatrixShared::bytes(a.n_places, a.n_used), s>>>(sums, a);
     check_launch("writing interactions");
   }
 
@@ -146,7 +146,7 @@ class SumModel {
     const DeviceLists<CudaPartner> lists = arrays_.upload_lists(partners);
     matrix_args_.partner_offsets = lists.offsets;
     matrix_args_.partners = lists.elements;
-    if (matrix_bytes(cuda_places(plan_), plan_.features.size()) <= kSharedBytes &&
+    if (MatrixShared::bytes(cuda_places(plan_), plan_.features.size()) <= kSharedBytes &&
         plan_.n_features <= kMaxSmallMatrix)
       list_places();
   }

@@ -32,8 +32,8 @@ class TableModel : public MethodModel<T> {
     size_t phi_bytes = 0, words_bytes = 0;
     const auto fits = [&](int n_warps) {
       n_warps_ = n_warps;
-      phi_bytes = sizeof(T) * n_warps * kWarp * a.max_slots;
-      words_bytes = sizeof(uint32_t) * n_warps * a.max_words;
+      phi_bytes = WarpSums<T>::bytes(n_warps, a.max_slots);
+      words_bytes = TableShared<T>::word_bytes(n_warps, a.max_words);
       shared_ = words_bytes <= kMaxSharedWords ? words_bytes : 0;
       return shared_ + phi_bytes <= context.max_shared() / 2;  // two blocks at a time
     };

@@ -29,6 +29,17 @@ struct CudaTableArgs {
   uint32_t* words;       // [warp][word], or null if the words are in shared memory
 };
 
+// The shared memory of a block: WarpSums, then the decisions at the nodes of a tree, [warp][word].
+template <class T>
+struct TableShared {
+  static constexpr size_t word_bytes(int n_warps, size_t n_words) {
+    return sizeof(uint32_t) * n_warps * n_words;
+  }
+  static __device__ __forceinline__ uint32_t* words(int n_warps, uint32_t n_slots) {
+    return reinterpret_cast<uint32_t*>(WarpSums<T>::of(n_warps, n_slots));
+  }
+};
+
 // Decide the nodes of a tree for the rows of a warp. The decisions at a node are a word. `codes` are those of
 // the lane's row, whose columns are `stride` apart.
 __device__ __forceinline__ void decide_tree(const CudaTableTree& tree, const CudaTableNode* nodes,
@@ -106,14 +117,11 @@ template <class T>
 __global__ void __launch_bounds__(kTableWarps* kWarp)
     lookup_tables(const __grid_constant__ CudaTableArgs<T> a) {
   constexpr int kTile = cuda_tile_rows<T>();
-  extern __shared__ __align__(16) char table_shared[];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, n_warps = blockDim.x / kWarp;
-  uint32_t* const shared_words =
-      reinterpret_cast<uint32_t*>(reinterpret_cast<T*>(table_shared) + n_warps * a.max_slots * kWarp);
   uint32_t* const words = a.words ? a.words + (static_cast<size_t>(blockIdx.x) * n_warps + warp) * a.max_words
-                                  : shared_words + warp * a.max_words;
+                                  : TableShared<T>::words(n_warps, a.max_slots) + warp * a.max_words;
   if (lane < kFirstWord) words[lane] = ~uint32_t{0};
-  for_tasks<T>(a, kTile, n_warps, table_shared, [&](const CudaTableChunk& chunk, const TaskRow<T>& row) {
+  for_tasks<T>(a, kTile, n_warps, [&](const CudaTableChunk& chunk, const TaskRow<T>& row) {
     for (int32_t t = chunk.trees; t < chunk.trees_end; ++t) {
       const CudaTableTree tree = a.trees[t];
       decide_tree(tree, a.nodes, row.codes, kTile, a.category_bits, words);

@@ -398,8 +398,8 @@ __global__ void __launch_bounds__(kThreads, 1) walk(const __grid_constant__ Cuda
     const size_t slot = static_cast<size_t>(tile_of(task)) * args.n_slots + chunk_of(task).first_slot;
     return args.partial + (slot * kWarp + lane) * R;
   };
-  T* const shared_phi = reinterpret_cast<T*>(shared_segments<E>() + 2 * kCudaSegment) +
-                        (warp * (kTriples ? args.shared_slots : args.max_slots) * kWarp + lane) * R;
+  T* const shared_phi =
+      shared_memory<WalkShared<T>>()->sums(warp, kTriples ? args.shared_slots : args.max_slots) + lane * R;
   for (;;) {
     if (threadIdx.x == 0) shared_task = atomicAdd(args.next_task, 1);
     __syncthreads();

@@ -49,8 +49,8 @@ class WalkModel : public MethodModel<T> {
     CudaWalkArgs<T> args{};
     WalkKernel<T> kernel{};
     int n_chunks = 0;
-    size_t segment_bytes = 0, phi_bytes = 0;  // shared memory: of a block; additional for each of its warps
-    std::vector<int> n_blocks;                // that run at a time, by the number of warps of a block, from 1
+    size_t shared_slots = 0;    // of each warp, in shared memory
+    std::vector<int> n_blocks;  // that run at a time, by the number of warps of a block, from 1
 
     // Return the number of warps of a block, given the number of tiles. With few rows, the tiles are divided
     // among all multiprocessors.
@@ -59,7 +59,7 @@ class WalkModel : public MethodModel<T> {
                     most = std::min<int64_t>(static_cast<int64_t>(n_blocks.size()), n_tiles);
       return static_cast<int>(std::clamp<int64_t>(n, 1, most));
     }
-    size_t shared(int n_warps) const { return segment_bytes + n_warps * phi_bytes; }
+    size_t shared(int n_warps) const { return WalkShared<T>::bytes(n_warps, shared_slots); }
   };
 
   void plan_launch(const MethodContext<T>& context, const CudaQuadrature& nodes,
@@ -77,13 +77,11 @@ class WalkModel : public MethodModel<T> {
                                           : walk_kernel<T, 3>;
     const WalkKernel<T> shared = kernel(n_nodes, true);
     const int most_warps = shared.n_threads / kWarp;
-    launch.segment_bytes = 2 * kCudaSegment * sizeof(T);
-    const size_t slot_bytes = sizeof(T) * kTile,
-                 shared_slots = std::min<size_t>(
-                     max_slots, (context.max_shared() - launch.segment_bytes) / (slot_bytes * most_warps));
+    const size_t shared_slots = std::min<size_t>(max_slots, (context.max_shared() - sizeof(WalkShared<T>)) /
+                                                                (WalkShared<T>::warp_bytes(1) * most_warps));
     const bool in_shared = plan.order > 2 || shared_slots == max_slots;
     launch.kernel = in_shared ? shared : kernel(n_nodes, false);
-    launch.phi_bytes = in_shared ? slot_bytes * shared_slots : 0;
+    launch.shared_slots = in_shared ? shared_slots : 0;
     allow_shared(launch.kernel.kernel, context.max_shared());
     int most_running = 0;  // warps
     for (int n_warps = 1; n_warps <= most_warps; ++n_warps) {

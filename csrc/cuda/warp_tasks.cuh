@@ -2,7 +2,7 @@
 // block.
 #pragma once
 
-#include "cuda/lanes.cuh"
+#include "cuda/shared_memory.cuh"
 
 namespace skshap {
 
@@ -16,12 +16,11 @@ struct TaskRow {
 };
 
 // Call work(chunk, row) for each task of a warp, and leave the sums in a.partial. While they are added up,
-// the sums are in shared memory, which begins at `shared`, or in a.partial if a.max_slots is 0.
+// the sums are in shared memory, which begins with WarpSums, or in a.partial if a.max_slots is 0.
 template <class T, class Args, class Work>
-__device__ __forceinline__ void for_tasks(const Args& a, int tile_rows, int n_warps, char* shared,
-                                          const Work& work) {
+__device__ __forceinline__ void for_tasks(const Args& a, int tile_rows, int n_warps, const Work& work) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, parts = tile_rows / kWarp;
-  T* const shared_phi = reinterpret_cast<T*>(shared) + warp * a.max_slots * kWarp + lane;
+  T* const shared_phi = WarpSums<T>::of(warp, a.max_slots) + lane;
   for (int32_t task = blockIdx.x; task < a.n_tasks; task += gridDim.x) {
     const int32_t rows = task % a.n_groups * n_warps + warp, tile = rows / parts;
     if (tile >= a.n_tiles) continue;

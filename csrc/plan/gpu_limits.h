@@ -51,8 +51,6 @@ constexpr size_t kOwenStageWords = 2048;
 // The number of stages in shared memory: one is loaded, the tables of one are computed, and the operations of
 // one are done.
 constexpr int kOwenStreams = 3;
-// The shared memory of a block, apart from its warps: the words of its stages, and the tables of two of them.
-constexpr size_t kOwenBlockBytes = kOwenStreams * sizeof(uint32_t) * kOwenStageWords + 2 * kOwenTableBytes;
 // The most subtrees that are postponed at a time: for each of them, each row keeps a word in shared memory. A
 // postponed subtree has at least as many leaves as all subtrees that are postponed after it.
 constexpr uint32_t kMostPostponed = 31;

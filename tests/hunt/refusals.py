@@ -41,6 +41,9 @@ ALWAYS = {
     "are explained by their definition": lambda draw: draw.mode == "probability",
     "a border between infinite numbers": lambda draw: "infinite" in draw.columns,
     "CPU": lambda draw: draw.device == "cuda",  # "computed on the CPU only"
+    # The walk of a tree takes memory for each of a GPU's warps.
+    "bytes for the smallest batch": lambda draw: draw.device != "cpu" and "memory_limit" in draw.options,
+    "the pipeline failed there": lambda draw: draw.gpu_arrays != "none" and draw.steps != "none",
     "is a dictionary of PyArrow with nulls": lambda draw: draw.family == "histograms",
     TOO_LARGE: lambda draw: draw.mode in ("responses", "probability"),
     LOST_DIGITS: lambda draw: draw.options.get("algorithm") in ("treeshap", "fast_v1"),
