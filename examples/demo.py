@@ -20,7 +20,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -277,9 +277,10 @@ def page(results: list[Result], bars: str) -> str:
         cells = [f"<td>{html.escape(cell)}</td>" for cell in result.cells()]
         cells[2:8] = [cell.replace("<td>", '<td class="number">') for cell in cells[2:8]]
         table.append(f"<tr>{''.join(cells)}</tr>")
-    packages: tuple[str, ...] = ("skshapgpu", "scikit-learn", "xgboost", "lightgbm", "catboost")
-    packages += ("shap",) if find_spec("shap") is not None else ()
-    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    packages = ["skshapgpu", "sklearn", "xgboost", "lightgbm", "catboost"]
+    packages += ["shap"] if find_spec("shap") is not None else []
+    # Their distributions may have other names, such as xgboost-cpu.
+    versions = ", ".join(f"{name} {import_module(name).__version__}" for name in packages)
     without_shap = (
         ""
         if find_spec("shap") is not None

@@ -20,6 +20,12 @@ TOO_LARGE = "the margins are so large"
 #: Failure of the additivity check of algorithms that lose digits.
 LOST_DIGITS = "loses digits on paths with many features: use algorithm='auto'"
 
+#: Refusal of a memory limit that a GPU, which takes memory for each of its warps, cannot keep.
+NO_GPU_MEMORY = "bytes for the smallest batch"
+
+#: Failure of a step that takes no arrays of a GPU.
+FAILED_STEP = "of the pipeline failed there"
+
 #: Refusals in every container.
 ALWAYS = {
     "model_output='probability' needs": lambda draw: draw.mode == "probability",
@@ -41,9 +47,8 @@ ALWAYS = {
     "are explained by their definition": lambda draw: draw.mode == "probability",
     "a border between infinite numbers": lambda draw: "infinite" in draw.columns,
     "CPU": lambda draw: draw.device == "cuda",  # "computed on the CPU only"
-    # The walk of a tree takes memory for each of a GPU's warps.
-    "bytes for the smallest batch": lambda draw: draw.device != "cpu" and "memory_limit" in draw.options,
-    "the pipeline failed there": lambda draw: draw.gpu_arrays != "none" and draw.steps != "none",
+    NO_GPU_MEMORY: lambda draw: draw.device != "cpu" and "memory_limit" in draw.options,
+    FAILED_STEP: lambda draw: draw.gpu_arrays != "none" and (draw.steps, draw.outer) != ("none", "none"),
     "is a dictionary of PyArrow with nulls": lambda draw: draw.family == "histograms",
     TOO_LARGE: lambda draw: draw.mode in ("responses", "probability"),
     LOST_DIGITS: lambda draw: draw.options.get("algorithm") in ("treeshap", "fast_v1"),

@@ -31,7 +31,7 @@ from .modes_responses import RESPONSES
 from .modes_typed import TYPED
 from .modes_views import VIEWS
 from .modes_workflow import WORKFLOW
-from .refusals import LOST_DIGITS, NO_COLUMN, TOO_LARGE, refusal
+from .refusals import FAILED_STEP, LOST_DIGITS, NO_COLUMN, NO_GPU_MEMORY, TOO_LARGE, refusal
 from .report import NotDrawnError, Report
 
 ALL_MODES = {
@@ -117,7 +117,8 @@ def _carry_out(drawn: Draw, report: Report) -> None:
         if reason == TOO_LARGE and case.magnitude.max() < 1e10:
             raise
         report.refusals.append(reason)
-    except RuntimeError as error:
-        if LOST_DIGITS not in str(error) or refusal(drawn, accepted, str(error)) != LOST_DIGITS:
+    except (RuntimeError, MemoryError) as error:
+        reason = refusal(drawn, True, str(error))
+        if reason not in (LOST_DIGITS, NO_GPU_MEMORY, FAILED_STEP):
             raise
-        report.refusals.append(LOST_DIGITS)
+        report.refusals.append(reason)

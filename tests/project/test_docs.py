@@ -187,9 +187,9 @@ def test_an_output_that_differs_is_noticed() -> None:
     assert page_code["run"](page.format(4), {}) == 1
     with pytest.raises(AssertionError, match="and not"):
         page_code["run"](page.format(5), {})
-    varying = "computed: on the {} in {} s, single precision\nadditivity error: at most {}\n"
-    shown = varying.format("CPU", 0.1, 2e-5)
-    assert page_code["comparable"](varying.format("GPU (H200)", 3, 0)) == page_code["comparable"](shown)
+    varying = "computed: on {} in {} s, single precision\nadditivity error: at most {}\n"
+    shown = varying.format("the CPU", 0.1, 2e-5)
+    assert page_code["comparable"](varying.format("cuda:0", 3, 0)) == page_code["comparable"](shown)
     assert page_code["comparable"](shown.replace("single", "double")) != page_code["comparable"](shown)
 
 

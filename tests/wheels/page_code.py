@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.MULT
 SETUP = re.compile(r"\A<!-- setup:\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
 
 #: Parts of an output that differ between machines and runs: the device with its seconds, and rounding.
-VARYING = re.compile(r"on the [^\n]*? in \S+ s|(?<=at most )\S+")
+VARYING = re.compile(r"\bon [^\n]*? in \S+ s|(?<=at most )\S+")
 
 
 def blocks(page: str) -> list[tuple[str, str | None]]:
