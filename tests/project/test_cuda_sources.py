@@ -2,6 +2,8 @@
 
 An error of the CUDA runtime that stays behind is reported by a later call. In a template, nvcc drops the
 names of fields in an assigned list, ``args = {.n_rows = n}``, so that the numbers go to the first fields.
+nvcc puts the number of its process into the names of kernels in an unnamed namespace, so that two builds of
+one commit differ.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ CLEARED = {"cudaGetLastError"}
 
 #: A list with names of fields that is assigned.
 ASSIGNED = re.compile(r"^\s*[\w.\[\]>-]+ = \{\s*\.", re.MULTILINE)
+
+#: An unnamed namespace, up to its end.
+UNNAMED = re.compile(r"^namespace \{.*?^\}  // namespace$", re.MULTILINE | re.DOTALL)
 
 
 def dropped_results(code: str) -> list[str]:
@@ -45,6 +50,22 @@ def test_lists_with_names_are_not_assigned() -> None:
     assert ASSIGNED.search("    args_ = {.stream = stream,") and not ASSIGNED.search(
         "  Args a{.stream = stream,"
     )
+
+
+def kernels_without_a_namespace(code: str) -> int:
+    """Return how many unnamed namespaces of a source have kernels."""
+    return sum("__global__" in namespace for namespace in UNNAMED.findall(code))
+
+
+def test_kernels_have_the_same_names_in_each_build() -> None:
+    if not SOURCES.exists():
+        pytest.skip("needs the sources")
+    files = [path for path in SOURCES.rglob("*") if path.suffix in {".cu", ".cuh"}]
+    assert sum("__global__" in path.read_text() for path in files) > 10
+    assert not [path.name for path in files if kernels_without_a_namespace(path.read_text())]
+    kernel = "__global__ void add();\n"
+    assert kernels_without_a_namespace(f"namespace {{\n{kernel}}}  // namespace\n") == 1
+    assert kernels_without_a_namespace(f"namespace {{\n}}  // namespace\n{kernel}") == 0
 
 
 def test_dropped_results_are_found() -> None:

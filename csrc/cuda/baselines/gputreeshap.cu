@@ -24,7 +24,8 @@
 #include "cuda/tuning.h"
 
 namespace skshap {
-namespace {
+// Names of kernels in an unnamed namespace contain the number of nvcc's process, so that two builds differ.
+namespace gpu_paths {
 
 // The number of rows that a warp takes through its bin, as in the paper.
 constexpr int kPathRows = 1024;
@@ -274,5 +275,5 @@ std::unique_ptr<BatchModel> make_path_model(const Plan& plan) {
 
 const RegisteredModel gputreeshap("gputreeshap", make_path_model);
 
-}  // namespace
+}  // namespace gpu_paths
 }  // namespace skshap
