@@ -127,13 +127,20 @@ def build_wheel(sdist: Path, arch: str, version: str, python: Path, gpu: bool) -
     run(sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", wanted, built, quiet=True)
     (tagged,) = raw.glob("*.whl")
     wheel = DIST / tagged.name
-    shutil.copy(tagged, wheel)
+    compress(tagged, wheel)
     run(sys.executable, "-m", "check_wheel_contents", wheel, quiet=True)
     run(sys.executable, "-m", "pydistcheck.cli", "--inspect", wheel, quiet=True)
     megabytes, most = wheel.stat().st_size / 1e6, MOST_MEGABYTES_GPU if gpu else MOST_MEGABYTES
     if megabytes > most:
         raise SystemExit(f"{wheel.name} has {megabytes:.2f} MB, more than {most}")
     return wheel
+
+
+def compress(source: Path, target: Path) -> None:
+    """Write a copy of a wheel that is compressed as well as zlib can, which saves 1 % of it."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for member in old.infolist():
+            new.writestr(member, old.read(member), zipfile.ZIP_DEFLATED, 9)
 
 
 def try_wheel(wheel: Path, version: str, python: Path) -> None:
