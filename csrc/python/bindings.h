@@ -6,11 +6,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <thread>
-#include <type_traits>
 
 #include "base/threads.h"
 #include "plan/plan.h"
+#include "python/gil.h"
 
 // Define a module. A free-threaded Python enables its GIL when it imports a module that does not declare that
 // it needs none. docs/how_it_works.md says which locks stand in for the GIL.
@@ -190,36 +189,11 @@ inline void take_interactions(const Plan& plan, py::ssize_t n_rows, const py::ar
                                   {n_rows, n_outputs, static_cast<py::ssize_t>(plan.triples.size())});
 }
 
-// Return the result of `take`, which waits for the GIL. When the interpreter is shutting down, Python before
-// 3.14 exits the thread instead of giving it the GIL. This exit would unwind destructors that must not throw,
-// and would abort the process. So such a thread sleeps for the rest of the process, as it does in later
-// versions of Python.
-template <class Take>
-auto gil_or_sleep(const Take& take) {
-  // Unwinding destroys objects with every C++ runtime, but not every runtime can catch it.
-  struct Sleeper {
-    bool has_gil = false;
-    ~Sleeper() {
-      while (!has_gil) std::this_thread::sleep_for(std::chrono::hours(1));
-    }
-  } sleeper;
-  if constexpr (std::is_void_v<decltype(take())>) {
-    take();
-    sleeper.has_gil = true;
-  } else {
-    const auto result = take();
-    sleeper.has_gil = true;
-    return result;
-  }
-}
-
 // A scope in which the calling thread does not hold the GIL.
 class WithoutGil {
  public:
   WithoutGil() : state_(PyEval_SaveThread()) {}
-  ~WithoutGil() {
-    gil_or_sleep([this] { PyEval_RestoreThread(state_); });
-  }
+  ~WithoutGil() { take_gil(state_); }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 
@@ -245,9 +219,9 @@ class Interrupt {
     const auto now = Clock::now();
     if (now - last_ < std::chrono::milliseconds(100)) return false;
     last_ = now;
-    const PyGILState_STATE gil = gil_or_sleep([] { return PyGILState_Ensure(); });
-    const bool interrupted = PyErr_CheckSignals() != 0 || !may_continue();
-    PyGILState_Release(gil);
+    bool interrupted = false;
+    with_gil([](void* p) { *static_cast<bool*>(p) = PyErr_CheckSignals() != 0 || !may_continue(); },
+             &interrupted);
     return interrupted;
   }
 

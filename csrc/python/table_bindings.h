@@ -20,8 +20,7 @@ Contents<T> stored_array(const py::dict& stored, const char* name) {
     throw py::value_error(std::string("the stored tables have ") + name + " of another type");
   const auto array = py::reinterpret_borrow<Array>(value);
   const auto drop = [](const py::object* owner) {
-    const py::gil_scoped_acquire acquire;
-    delete owner;
+    with_gil([](void* p) { delete static_cast<const py::object*>(p); }, const_cast<py::object*>(owner));
   };
   out.borrow(array.data(), static_cast<size_t>(array.size()),
              std::shared_ptr<const py::object>(new py::object(array), drop));
