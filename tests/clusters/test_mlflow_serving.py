@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -84,6 +85,8 @@ def address(saved: tuple[str, Any]) -> Iterator[str]:
     fastapi = pytest.importorskip("fastapi")
     if parse_version(mlflow.__version__) < parse_version("3.12") and not hasattr(fastapi.FastAPI, "route"):
         pytest.skip("the server of MLflow before 3.12 does not start with Starlette 1")
+    if shutil.which("bash") is None:
+        pytest.skip("MLflow starts its server with bash, which is not on the path")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

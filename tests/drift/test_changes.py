@@ -42,7 +42,7 @@ def test_planted_changes_are_found(case: str, changes: ModuleType) -> None:
 
 
 def test_figures_are_those_of_the_results() -> None:
-    if not (ROOT / "docs/drift.md").exists():
+    if not (ROOT / "benchmarks/results").exists():  # the source distribution has none
         pytest.skip("not a checkout")
     page = (ROOT / "docs/drift.md").read_text()
     (run,) = json.loads((ROOT / "benchmarks/results/drift.json").read_text())["runs"]
