@@ -6,9 +6,11 @@ Failures around a model of another library are listed with the reason, and must 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     GradientBoostingRegressor,
@@ -132,6 +134,14 @@ def expected(transformer: Any) -> dict[str, str]:
     return EXPECTED[name]
 
 
-@parametrize_with_checks(list(of_other_libraries()), expected_failed_checks=expected)
+CHECKS = parametrize_with_checks(list(of_other_libraries()), expected_failed_checks=expected)
+
+
+def name_without_address(value: Any) -> str:
+    """Return scikit-learn's name of a case, the same in all processes: CatBoost 1.2.0 writes the address of a model."""
+    return re.sub("objectat0x[0-9a-f]+", "", CHECKS.kwargs["ids"](value))
+
+
+@pytest.mark.parametrize(*CHECKS.args, **(CHECKS.kwargs | {"ids": name_without_address}))
 def test_models_of_other_libraries(estimator: Any, check: Any) -> None:
     check(estimator)
