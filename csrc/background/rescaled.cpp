@@ -28,10 +28,8 @@ size_t n_words(const Plan& plan) { return kFirstWord + 2 * (2 * most_inner_nodes
 
 // Return the most sums of a row in a chunk.
 size_t most_sums(const Plan& plan) {
-  size_t most = 0;
-  for (const Chunk& chunk : plan.chunks)
-    most = std::max(most, n_used_outputs(plan, chunk) * chunk.slots.size());
-  return most;
+  return largest_of(plan.chunks,
+                    [&](const Chunk& chunk) { return n_used_outputs(plan, chunk) * chunk.slots.size(); });
 }
 
 // Add the margins of the trees to the margins of the 64 rows of a block.
@@ -283,8 +281,7 @@ bool explain_rescaled(const RescaledPlan& plan, const Rows& rows, const double* 
 size_t scratch_bytes(const RescaledPlan& rescaled) {
   const Plan& plan = rescaled.plan;
   const size_t element = element_bytes(plan), outputs = plan.n_outputs;
-  int height = 0;
-  for (const Chunk& chunk : plan.chunks) height = std::max(height, chunk.height);
+  const int height = largest_of(plan.chunks, &Chunk::height);
   const size_t groups = std::min<size_t>(kBackgroundTile, rescaled.weights.size());
   return kBlockRows *
              (element * (most_sums(plan) + outputs * kBackgroundTile) +

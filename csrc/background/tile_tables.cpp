@@ -23,9 +23,7 @@ size_t row_size(const Chunk& chunk, size_t element) {
 }
 
 size_t longest_row(const Plan& plan) {
-  size_t longest = 0;
-  for (const Chunk& chunk : plan.chunks) longest = std::max(longest, row_size(chunk, element_bytes(plan)));
-  return longest;
+  return largest_of(plan.chunks, [&](const Chunk& chunk) { return row_size(chunk, element_bytes(plan)); });
 }
 
 // Return the number of elements of the tables: at least as many as the tables of the longest leaf have for a
@@ -72,8 +70,7 @@ size_t tile_table_row_bytes(const Plan& plan) {
 
 size_t tile_table_bytes(const Plan& plan, uint32_t longest_path) {
   const size_t element = element_bytes(plan);
-  size_t most_slots = 0;
-  for (const Chunk& chunk : plan.chunks) most_slots = std::max(most_slots, chunk.slots.size());
+  const size_t most_slots = largest_of(plan.chunks, [](const Chunk& chunk) { return chunk.slots.size(); });
   return element * (table_elements(plan, longest_path) +
                     kGroupSize * 2 * padded_row(leaf_numbers(2, kGroupBits), element)) +
          8 * kGroupSize + (size_t{8} << std::min(longest_path, kMostSubsetBits)) +

@@ -1,8 +1,12 @@
 // Plain types that every layer of the core shares; no Python, no STL containers in kernels.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <iterator>
+#include <type_traits>
 
 namespace skshap {
 
@@ -66,6 +70,14 @@ struct Rows {
 template <class... Lists>
 size_t list_bytes(const Lists&... lists) {
   return (size_t{0} + ... + (lists.size() * sizeof(*lists.data())));
+}
+
+// Return the largest size of the items of a list, or 0. `size` is a member or a function of an item.
+template <class List, class Size>
+auto largest_of(const List& list, const Size& size) {
+  std::decay_t<decltype(std::invoke(size, *std::begin(list)))> largest = 0;
+  for (const auto& item : list) largest = std::max(largest, std::invoke(size, item));
+  return largest;
 }
 
 // Return the list of numbers of type T, given an object that has a list `floats` and a list `doubles`.

@@ -93,10 +93,9 @@ class ChunkWalk {
 
  private:
   static size_t stack_size(const Plan& plan) {
-    size_t size = 0;
-    for (const Chunk& chunk : plan.chunks)
-      if (has_walks(plan, chunk)) size = std::max(size, walk_stack(plan, chunk));
-    return size;
+    return largest_of(plan.chunks, [&](const Chunk& chunk) {
+      return has_walks(plan, chunk) ? walk_stack(plan, chunk) : size_t{0};
+    });
   }
   static size_t n_words(const Plan& plan) { return kFirstWord + 2 * (2 * most_inner_nodes(plan) + 1); }
 

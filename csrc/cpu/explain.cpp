@@ -198,10 +198,9 @@ class RowSums {
 };
 
 size_t most_sum_bytes(const Plan& plan) {
-  size_t most = 0;
-  for (const Chunk& chunk : plan.chunks)
-    if (has_walks(plan, chunk)) most = std::max(most, chunk_sum_bytes(plan, chunk));
-  return most;
+  return largest_of(plan.chunks, [&](const Chunk& chunk) {
+    return has_walks(plan, chunk) ? chunk_sum_bytes(plan, chunk) : size_t{0};
+  });
 }
 
 // One thread's work on a plan: it takes tiles of rows through all trees, and writes the results.

@@ -92,8 +92,7 @@ class RescaledProgram {
 
   void write_tables(const RescaledTables& tables) {
     plan_chunks();
-    uint32_t most_slots = 0;
-    for (const RescaledChunk& chunk : chunks) most_slots = std::max(most_slots, chunk.n_slots);
+    const uint32_t most_slots = largest_of(chunks, &RescaledChunk::n_slots);
     const size_t phi_bytes = sizeof(T) * kThreads * most_slots;
     shared_phi = phi_bytes <= max_shared_ / 3 ? most_slots : 0;
     buffer = static_cast<uint32_t>((max_shared_ - (shared_phi ? phi_bytes : 0)) / 2 / 16);

@@ -67,8 +67,7 @@ class IntervalTableWriter {
  public:
   IntervalTableWriter(const IntervalLayout& layout, std::unique_ptr<UnitValues<T>> values, Plan& plan)
       : layout_(layout), values_(std::move(values)), plan_(plan) {
-    uint32_t most_entries = 0;
-    for (const Unit& unit : layout.units.units) most_entries = std::max(most_entries, unit.n_entries);
+    const uint32_t most_entries = largest_of(layout.units.units, &Unit::n_entries);
     codes_.allocate(plan, static_cast<int>(whole_blocks(most_entries)));
   }
 

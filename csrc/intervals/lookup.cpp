@@ -12,11 +12,7 @@ constexpr size_t kMostTables = 64;
 // The most rows whose indices stay in the cache nearest to the core until they are used.
 constexpr size_t kPartRows = 64 * kBlockRows;
 
-size_t longest_row(const Plan& plan) {
-  size_t longest = 0;
-  for (const TableWindow& window : plan.intervals.windows) longest = std::max(longest, window.row_size);
-  return longest;
-}
+size_t longest_row(const Plan& plan) { return largest_of(plan.intervals.windows, &TableWindow::row_size); }
 
 }  // namespace
 

@@ -20,15 +20,12 @@ size_t n_totals(const Plan& plan) {
   return plan.features.size() * most_leaf_outputs(plan) * static_cast<size_t>(plan.lanes.width);
 }
 size_t n_sums(const Plan& plan) {
-  size_t most_slots = 0;
-  for (const LaneChunk& chunk : plan.lanes.chunks) most_slots = std::max(most_slots, chunk.n_slots);
-  return most_slots * most_leaf_outputs(plan) * static_cast<size_t>(plan.lanes.width);
+  return largest_of(plan.lanes.chunks, &LaneChunk::n_slots) * most_leaf_outputs(plan) *
+         static_cast<size_t>(plan.lanes.width);
 }
 
 size_t most_part_sums(const Plan& plan) {
-  size_t most = 0;
-  for (const LanePart& part : plan.lanes.parts) most = std::max(most, n_part_sums(plan, part));
-  return most;
+  return largest_of(plan.lanes.parts, [&](const LanePart& part) { return n_part_sums(plan, part); });
 }
 
 }  // namespace

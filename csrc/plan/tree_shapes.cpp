@@ -199,8 +199,7 @@ double MeasuredTrees::accept(int32_t tree, int32_t o, const Center& center) {
 void MeasuredTrees::choose_scale() {
   // Leaf values are scaled to about 1, exactly, so that the leaf values and their differences stay in the
   // range of the precision.
-  double largest = 0;
-  for (const TreeShape& shape : shapes_) largest = std::max(largest, shape.magnitude);
+  const double largest = largest_of(shapes_, &TreeShape::magnitude);
   if (largest > 0) std::frexp(largest, &exponent_);
   exponent_ = std::min(exponent_, std::numeric_limits<double>::max_exponent - 1);
   plan_.leaf_scale = std::ldexp(1.0, exponent_);

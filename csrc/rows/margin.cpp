@@ -13,16 +13,10 @@ constexpr int32_t kMostNumbered = 1 << 16;  // leaves that find_leaves can numbe
 }  // namespace
 
 size_t most_nodes(const Plan& plan) {
-  size_t most = 0;
-  for (const TreeProgram& tree : plan.trees) most = std::max(most, tree.n_inner + tree.n_leaves);
-  return most;
+  return largest_of(plan.trees, [](const TreeProgram& tree) { return tree.n_inner + tree.n_leaves; });
 }
 
-size_t most_inner_nodes(const Plan& plan) {
-  size_t most = 0;
-  for (const Chunk& chunk : plan.chunks) most = std::max(most, chunk.max_inner);
-  return most;
-}
+size_t most_inner_nodes(const Plan& plan) { return largest_of(plan.chunks, &Chunk::max_inner); }
 
 void add_leaf_values(const Kernels& kernels, const ReachArgs& args, size_t n_outputs, double* margin,
                      size_t stride) {

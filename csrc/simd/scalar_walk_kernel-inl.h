@@ -105,11 +105,13 @@ struct ScalarWalker {
     }
   }
 
-  template <bool kRepeated>
+  // Go down to a node. If it is silent, it has the form of a repeated node without -u[K].
+  template <bool kRepeated, bool kSilent = false>
   SKSHAP_INLINE void enter() {
+    constexpr int kCount = split_constants(kRepeated && !kSilent);
     const ScalarWalker w = *this;
     const Decisions<1> decided(w.m, w.first);
-    const Constants<split_constants(kRepeated), 8> s(w.c);
+    const Constants<kCount, 8> s(w.c);
     const Constants<kRepeated ? 0 : K, 12> nodes(w.t);
     T* const next = w.frame + kFrame;
     for (int v = 0; v < w.n_vectors; ++v) {
@@ -117,14 +119,16 @@ struct ScalarWalker {
       const V d = w.template split<kRepeated>(v, decided, s, g_base);
       S::store(w.delta(v), d);
       if constexpr (kRepeated) S::store(w.base(v), g_base);
-      SKSHAP_UNROLL
-      for (int k = 0; k < K; ++k) {
-        const V g = S::fma(d, kRepeated ? s.factor(3 + k) : nodes.factor(k), g_base);
-        S::store(next + k * kRows + v * W, S::mul(w.template C<false>(k, v), g));
+      if constexpr (!kSilent) {
+        SKSHAP_UNROLL
+        for (int k = 0; k < K; ++k) {
+          const V g = S::fma(d, kRepeated ? s.factor(3 + k) : nodes.factor(k), g_base);
+          S::store(next + k * kRows + v * W, S::mul(w.template C<false>(k, v), g));
+        }
       }
     }
     frame = next;
-    c += split_constants(kRepeated);
+    c += kCount;
     m += 2;
   }
 
@@ -135,32 +139,35 @@ struct ScalarWalker {
       for (int k = 0; k < K; ++k) S::store(w.frame + k * kRows + v * W, w.template C<true>(k, v));
   }
 
-  // Constants: r if new, or -u[K], G[K] if repeated; the sum's part from t = 0; and the value of the right
-  // child if it is a leaf.
-  template <bool kRepeated, bool kRightLeaf>
-  SKSHAP_INLINE void exit(uint32_t slot) {
-    constexpr int kEnd = kRepeated ? 2 * K : 1, kCount = kEnd + 1 + kRightLeaf;
+  // Leave a node. Constants: r if new, or -u[K], then, unless it is silent, G[K] if repeated; unless it is
+  // silent, the sum's part from t = 0; and the value of the right child if it is a leaf.
+  template <bool kRepeated, bool kRightLeaf, bool kSilent = false>
+  SKSHAP_INLINE void exit(uint32_t slot = 0) {
+    constexpr int kSum = kRepeated ? (kSilent ? 1 : 2) * K : 1, kLeaf = kSum + !kSilent,
+                  kCount = kLeaf + kRightLeaf;
     frame -= kFrame;
     const ScalarWalker w = *this;
-    const Constants<kCount, 8> s(w.c);
-    const Constants<kRepeated ? 0 : K, 12> nodes(w.t);
+    const Constants<kCount, kSilent ? 6 : 8> s(w.c);
+    const Constants<kRepeated ? 0 : K, kSilent ? 8 : 12> nodes(w.t);
     const T* const right = w.value - kValue;
     T* const left = w.value - (kRightLeaf ? 1 : 2) * kValue;
     for (int v = 0; v < w.n_vectors; ++v) {
       const V d = S::load(w.delta(v));
       const V g_base = kRepeated ? S::load(w.base(v)) : s[0];
-      V sum = s[kEnd];
+      V sum = kSilent ? S::zero() : s[kSum];
       SKSHAP_UNROLL
       for (int k = 0; k < K; ++k) {
         const size_t i = k * kRows + v * W;
-        const V b = kRightLeaf ? s[kEnd + 1] : S::load(right + i);
+        const V b = kRightLeaf ? s[kLeaf] : S::load(right + i);
         const V difference = S::sub(S::load(left + i), b);
-        const V weight = w.template C<false>(k, v);
-        sum = S::fma(kRepeated ? S::mul(weight, s.factor(K + k)) : weight, difference, sum);
+        if constexpr (!kSilent) {
+          const V weight = w.template C<false>(k, v);
+          sum = S::fma(kRepeated ? S::mul(weight, s.factor(K + k)) : weight, difference, sum);
+        }
         const V g = S::fma(d, kRepeated ? s.factor(k) : nodes.factor(k), g_base);
         S::store(left + i, S::fma(g, difference, b));
       }
-      w.add_phi(slot, v, d, sum);
+      if constexpr (!kSilent) w.add_phi(slot, v, d, sum);
     }
     value -= kRightLeaf ? 0 : kValue;
     c += kCount;
@@ -324,46 +331,6 @@ struct ScalarWalker {
 
   // --- Silent nodes ---
 
-  // Go down to a node of a silent subtree. Constants: r, -r, 1 - r.
-  SKSHAP_INLINE void silent_enter() {
-    const ScalarWalker w = *this;
-    const Decisions<1> decided(w.m, w.first);
-    const Constants<3, 8> s(w.c);
-    for (int v = 0; v < w.n_vectors; ++v) {
-      V g_base;
-      S::store(w.delta(v), w.template split<true>(v, decided, s, g_base));
-      S::store(w.base(v), g_base);
-    }
-    frame += kFrame;
-    c += 3;
-    m += 2;
-  }
-
-  // Constants: r if new, or -u[K] if repeated; and the value of the right child if it is a leaf.
-  template <bool kRepeated, bool kRightLeaf>
-  SKSHAP_INLINE void silent_exit() {
-    constexpr int kLeaf = kRepeated ? K : 1, kCount = kLeaf + kRightLeaf;
-    frame -= kFrame;
-    const ScalarWalker w = *this;
-    const Constants<kCount, 6> s(w.c);
-    const Constants<kRepeated ? 0 : K, 8> nodes(w.t);
-    const T* const right = w.value - kValue;
-    T* const left = w.value - (kRightLeaf ? 1 : 2) * kValue;
-    for (int v = 0; v < w.n_vectors; ++v) {
-      const V d = S::load(w.delta(v));
-      const V g_base = kRepeated ? S::load(w.base(v)) : s[0];
-      SKSHAP_UNROLL
-      for (int k = 0; k < K; ++k) {
-        const size_t i = k * kRows + v * W;
-        const V b = kRightLeaf ? s[kLeaf] : S::load(right + i);
-        const V g = S::fma(d, kRepeated ? s.factor(k) : nodes.factor(k), g_base);
-        S::store(left + i, S::fma(g, S::sub(S::load(left + i), b), b));
-      }
-    }
-    value -= kRightLeaf ? 0 : kValue;
-    c += kCount;
-  }
-
   // Leave B of a silent pair in x. Constants: B of rows that are not alive; the phi factors of rows that go
   // right and left; v_R, v_L, -u[K].
   static constexpr int kSilentPairConstants = 5 + K;
@@ -420,11 +387,11 @@ struct ScalarWalker {
 
   SKSHAP_INLINE void silent(uint8_t code) {
     switch (code) {
-      case kSilentEnter: silent_enter(); break;
-      case kSilentExitNew: silent_exit<false, false>(); break;
-      case kSilentExitRep: silent_exit<true, false>(); break;
-      case kSilentExitLeafNew: silent_exit<false, true>(); break;
-      case kSilentExitLeafRep: silent_exit<true, true>(); break;
+      case kSilentEnter: enter<true, true>(); break;
+      case kSilentExitNew: exit<false, false, true>(); break;
+      case kSilentExitRep: exit<true, false, true>(); break;
+      case kSilentExitLeafNew: exit<false, true, true>(); break;
+      case kSilentExitLeafRep: exit<true, true, true>(); break;
       case kSilentPair: silent_pair(); break;
       case kSilentTrio: silent_subtree<true>(); break;
       default: silent_subtree<false>(); break;

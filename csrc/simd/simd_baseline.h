@@ -9,23 +9,55 @@
 
 namespace {
 
-typedef int32_t Int4 __attribute__((vector_size(16)));
-typedef int64_t Long2 __attribute__((vector_size(16)));
 typedef int16_t Short8 __attribute__((vector_size(16)));
 typedef uint16_t UShort8 __attribute__((vector_size(16)));
 
-struct FloatVector : skshap::VectorBase<float, 4> {
-  using M = Int4;
+// What does not depend on the number of lanes. A lane of a mask is -1 or 0.
+template <class Number, class Int, int kLanes>
+struct BaselineVector : skshap::VectorBase<Number, kLanes> {
+  using typename skshap::VectorBase<Number, kLanes>::V;
+  typedef Int M __attribute__((vector_size(16)));
   static constexpr int kRegisters = 16;
-  static V set1(T x) { return V{x, x, x, x}; }
   static V fma(V a, V b, V c) { return a * b + c; }
+  static M less(V a, V b) { return a < b; }
+  static M less_equal(V a, V b) { return a <= b; }
+  static V select(M m, V off, V on) { return (V)(((M)on & m) | ((M)off & ~m)); }
+  static V select_or_zero(M m, V on) { return (V)((M)on & m); }
+  // The source lane of each lane. A negative source lane gives zero.
+  struct Permutation {
+    int32_t from[kLanes];
+    M taken;
+  };
+  static Permutation permutation(const int32_t* from) {
+    Permutation p;
+    for (int i = 0; i < kLanes; ++i) {
+      p.from[i] = from[i] < 0 ? 0 : from[i];
+      p.taken[i] = from[i] < 0 ? 0 : -1;
+    }
+    return p;
+  }
+  // Indices of a table, assembled from bits or counted.
+  using IndexVector = M;
+  static IndexVector no_bits() { return IndexVector{}; }
+  static IndexVector add_where(IndexVector x, M lanes, int n) { return x + (lanes & Int{n}); }
+  using skshap::VectorBase<Number, kLanes>::store;
+  static void store(uint32_t* p, IndexVector x) {
+    for (int i = 0; i < kLanes; ++i) p[i] = static_cast<uint32_t>(x[i]);
+  }
+  static IndexVector with_bit(IndexVector x, M lanes, int bit) { return x | (lanes & (Int{1} << bit)); }
+  static IndexVector without_bit(IndexVector x, int bit) { return x & ~(Int{1} << bit); }
+  // Tables are not kept in registers.
+  static constexpr int kMostTableVectors = -1;
+  static constexpr bool kGathers = false;
+};
+
+struct FloatVector : BaselineVector<float, int32_t, 4> {
+  static V set1(T x) { return V{x, x, x, x}; }
   // Return the mask of vector number `index` of a block: the lanes whose bits in `word` are set.
   static M mask(const uint64_t* word, int index) {
     const int32_t bits = static_cast<int32_t>(*word >> (4 * index));
     return (M{bits, bits, bits, bits} & M{1, 2, 4, 8}) == M{1, 2, 4, 8};
   }
-  static M less(V a, V b) { return a < b; }
-  static M less_equal(V a, V b) { return a <= b; }
   // Return the lanes where `code` is in an interval: code - lower <= width, modulo 2^16.
   static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
     const M x = {(code - lower[0]) & 0xffff, (code - lower[1]) & 0xffff, (code - lower[2]) & 0xffff,
@@ -37,81 +69,25 @@ struct FloatVector : skshap::VectorBase<float, 4> {
     const M bit = m & M{1, 2, 4, 8};
     return static_cast<uint32_t>(bit[0] | bit[1] | bit[2] | bit[3]);
   }
-  static V select(M m, V off, V on) { return (V)(((M)on & m) | ((M)off & ~m)); }
-  static V select_or_zero(M m, V on) { return (V)((M)on & m); }
-  // The source lane of each lane. A negative source lane gives zero.
-  struct Permutation {
-    int32_t from[4];
-    M taken;
-  };
-  static Permutation permutation(const int32_t* from) {
-    Permutation p;
-    for (int i = 0; i < 4; ++i) {
-      p.from[i] = from[i] < 0 ? 0 : from[i];
-      p.taken[i] = from[i] < 0 ? 0 : -1;
-    }
-    return p;
-  }
   static V permute(const Permutation& p, V x) {
     return (V)((M)V{x[p.from[0]], x[p.from[1]], x[p.from[2]], x[p.from[3]]} & p.taken);
   }
-  // Indices of a table, assembled from bits or counted.
-  using IndexVector = Int4;
-  static IndexVector no_bits() { return IndexVector{}; }
-  static IndexVector add_where(IndexVector x, M lanes, int n) { return x + (lanes & n); }
-  using VectorBase::store;
-  static void store(uint32_t* p, IndexVector x) { memcpy(p, &x, sizeof x); }
-  static IndexVector with_bit(IndexVector x, M lanes, int bit) { return x | (lanes & (1 << bit)); }
-  static IndexVector without_bit(IndexVector x, int bit) { return x & ~(1 << bit); }
-  // Tables are not kept in registers.
-  static constexpr int kMostTableVectors = -1;
-  static constexpr bool kGathers = false;
   static V take(const T* table, IndexVector x) {
     return V{table[x[0]], table[x[1]], table[x[2]], table[x[3]]};
   }
 };
 
-struct DoubleVector : skshap::VectorBase<double, 2> {
-  using M = Long2;
-  static constexpr int kRegisters = 16;
+struct DoubleVector : BaselineVector<double, int64_t, 2> {
   static V set1(T x) { return V{x, x}; }
-  static V fma(V a, V b, V c) { return a * b + c; }
   static M mask(const uint64_t* word, int index) {
     const uint64_t bits = *word >> (2 * index);
     return M{-static_cast<int64_t>(bits & 1), -static_cast<int64_t>(bits >> 1 & 1)};
   }
-  static M less(V a, V b) { return a < b; }
-  static M less_equal(V a, V b) { return a <= b; }
   static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
     return M{(code - lower[0]) & 0xffff, (code - lower[1]) & 0xffff} <= M{width[0], width[1]};
   }
   static uint32_t bits(M m) { return static_cast<uint32_t>((m[0] & 1) | (m[1] & 2)); }
-  static V select(M m, V off, V on) { return (V)(((M)on & m) | ((M)off & ~m)); }
-  static V select_or_zero(M m, V on) { return (V)((M)on & m); }
-  struct Permutation {
-    int32_t from[2];
-    M taken;
-  };
-  static Permutation permutation(const int32_t* from) {
-    Permutation p;
-    for (int i = 0; i < 2; ++i) {
-      p.from[i] = from[i] < 0 ? 0 : from[i];
-      p.taken[i] = from[i] < 0 ? 0 : -1;
-    }
-    return p;
-  }
   static V permute(const Permutation& p, V x) { return (V)((M)V{x[p.from[0]], x[p.from[1]]} & p.taken); }
-  using IndexVector = Long2;
-  static IndexVector no_bits() { return IndexVector{}; }
-  static IndexVector add_where(IndexVector x, M lanes, int n) { return x + (lanes & int64_t{n}); }
-  using VectorBase::store;
-  static void store(uint32_t* p, IndexVector x) {
-    for (int i = 0; i < kWidth; ++i) p[i] = static_cast<uint32_t>(x[i]);
-  }
-  static IndexVector with_bit(IndexVector x, M lanes, int bit) { return x | (lanes & (int64_t{1} << bit)); }
-  static IndexVector without_bit(IndexVector x, int bit) { return x & ~(int64_t{1} << bit); }
-  static constexpr int kMostTableVectors = -1;
-  static constexpr bool kGathers = false;
   static V take(const T* table, IndexVector x) { return V{table[x[0]], table[x[1]]}; }
 };
 

@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "simd/vector_base.h"
+
 // Without this pragma, GCC 12 does not unroll loops of more than 8 steps, and each step chooses a lane at run
 // time.
 #define SKSHAP_UNROLL _Pragma("GCC unroll 64")
@@ -56,21 +58,10 @@ inline uint8x16_t table_bytes(const uint8x16_t* table, uint8x16_t x) {
   }
 }
 
-struct FloatVector {
-  using T = float;
-  using V = float32x4_t;
+struct FloatVector : skshap::VectorBase<float, 4> {
   using M = uint32x4_t;
-  static constexpr int kWidth = 4;
   static constexpr int kRegisters = 32;
-  static V load(const T* p) { return vld1q_f32(p); }
-  static V load_unaligned(const T* p) { return vld1q_f32(p); }
-  static void store(T* p, V x) { vst1q_f32(p, x); }
   static V set1(T x) { return vdupq_n_f32(x); }
-  static V zero() { return vdupq_n_f32(0); }
-  static V add(V a, V b) { return vaddq_f32(a, b); }
-  static V sub(V a, V b) { return vsubq_f32(a, b); }
-  static V mul(V a, V b) { return vmulq_f32(a, b); }
-  static V div(V a, V b) { return vdivq_f32(a, b); }
   static V fma(V a, V b, V c) { return vfmaq_f32(c, a, b); }
   // A number in a lane of a vector. Instructions multiply by it without a broadcast. Once loops are unrolled,
   // the lane must be a constant, so that all cases but one vanish.
@@ -79,6 +70,7 @@ struct FloatVector {
     V vector;
     int lane;
   };
+  using VectorBase::mul;
   static V mul(V a, Factor b) {
     switch (b.lane) {
       case 0: return vmulq_laneq_f32(a, b.vector, 0);
@@ -146,6 +138,7 @@ struct FloatVector {
   static IndexVector add_where(IndexVector x, M lanes, int n) {
     return vmlsq_u32(x, lanes, vdupq_n_u32(static_cast<uint32_t>(n)));  // lanes are -1 or 0
   }
+  using VectorBase::store;
   static void store(uint32_t* p, IndexVector x) { vst1q_u32(p, x); }
   static IndexVector with_bit(IndexVector x, M lanes, int bit) {
     return vorrq_u32(x, vandq_u32(lanes, vdupq_n_u32(1u << bit)));
@@ -174,27 +167,17 @@ struct FloatVector {
   }
 };
 
-struct DoubleVector {
-  using T = double;
-  using V = float64x2_t;
+struct DoubleVector : skshap::VectorBase<double, 2> {
   using M = uint64x2_t;
-  static constexpr int kWidth = 2;
   static constexpr int kRegisters = 32;
-  static V load(const T* p) { return vld1q_f64(p); }
-  static V load_unaligned(const T* p) { return vld1q_f64(p); }
-  static void store(T* p, V x) { vst1q_f64(p, x); }
   static V set1(T x) { return vdupq_n_f64(x); }
-  static V zero() { return vdupq_n_f64(0); }
-  static V add(V a, V b) { return vaddq_f64(a, b); }
-  static V sub(V a, V b) { return vsubq_f64(a, b); }
-  static V mul(V a, V b) { return vmulq_f64(a, b); }
-  static V div(V a, V b) { return vdivq_f64(a, b); }
   static V fma(V a, V b, V c) { return vfmaq_f64(c, a, b); }
   static constexpr int kFactorLanes = 2;
   struct Factor {
     V vector;
     int lane;
   };
+  using VectorBase::mul;
   static V mul(V a, Factor b) {
     return b.lane ? vmulq_laneq_f64(a, b.vector, 1) : vmulq_laneq_f64(a, b.vector, 0);
   }
@@ -236,6 +219,7 @@ struct DoubleVector {
   static IndexVector add_where(IndexVector x, M lanes, int n) {
     return vaddq_u64(x, vandq_u64(lanes, vdupq_n_u64(static_cast<uint64_t>(n))));
   }
+  using VectorBase::store;
   static void store(uint32_t* p, IndexVector x) { vst1_u32(p, vmovn_u64(x)); }
   static IndexVector with_bit(IndexVector x, M lanes, int bit) {
     return vorrq_u64(x, vandq_u64(lanes, vdupq_n_u64(uint64_t{1} << bit)));

@@ -14,22 +14,12 @@ size_t n_decided(const Plan& plan, const TableTree& tree) {
 }
 
 size_t most_decided(const Plan& plan) {
-  size_t most = 0;
-  for (const TableTree& tree : plan.tables.trees) most = std::max(most, n_decided(plan, tree));
-  return most;
+  return largest_of(plan.tables.trees, [&](const TableTree& tree) { return n_decided(plan, tree); });
 }
 
-uint32_t longest_pattern(const Plan& plan) {
-  uint32_t longest = 0;
-  for (const PatternLeaf& leaf : plan.tables.leaves) longest = std::max(longest, leaf.n_bits);
-  return longest;
-}
+uint32_t longest_pattern(const Plan& plan) { return largest_of(plan.tables.leaves, &PatternLeaf::n_bits); }
 
-size_t longest_row(const Plan& plan) {
-  size_t longest = 0;
-  for (const TableBatch& batch : plan.tables.batches) longest = std::max(longest, batch.row_size);
-  return longest;
-}
+size_t longest_row(const Plan& plan) { return largest_of(plan.tables.batches, &TableBatch::row_size); }
 
 }  // namespace
 

@@ -38,9 +38,7 @@ size_t most_patterns(const Plan& plan, const TableLimits& limits, size_t n_backg
 }
 
 uint32_t longest_path(const Plan& plan) {
-  int longest = 0;
-  for (const TreeProgram& tree : plan.trees) longest = std::max(longest, tree.n_features);
-  return static_cast<uint32_t>(longest);
+  return static_cast<uint32_t>(largest_of(plan.trees, &TreeProgram::n_features));
 }
 
 void require_short_path(uint32_t n_features) {
