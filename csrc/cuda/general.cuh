@@ -51,7 +51,8 @@ __device__ bool general_decide(const CudaGeneralArgs<T>& a, const typename CudaP
 }
 
 // Walk one row per lane. `codes` and `phi` belong to this row; `stride` is the number of elements from one
-// column or slot to the next. kTriples means triples instead of pairs.
+// column or slot to the next. kTriples means triples instead of pairs. All operations are in one function, as
+// they share the places and pointers of the walk.
 template <class T, bool kTriples>
 __device__ void general_walk(const CudaGeneralArgs<T>& a, const typename CudaProgram<T>::Element* p,
                              const int16_t* codes, T* phi, int stride, T* memory) {

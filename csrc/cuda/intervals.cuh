@@ -78,6 +78,7 @@ __device__ __forceinline__ void add_piece(const char* from, T* sums) {
   for (int i = 0; i < kN; ++i) sums[i] += numbers[i];
 }
 
+// All steps are in one function, whose registers hold the indices and sums of the rows.
 template <class T, int kSums, bool kMargins, int kThreads>
 __global__ void __launch_bounds__(kThreads, 1)
     look_up_intervals(const __grid_constant__ CudaIntervalArgs<T> a) {

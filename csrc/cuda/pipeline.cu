@@ -126,6 +126,7 @@ class CudaPlan::Pipeline {
     return true;
   }
 
+  // The steps of all batches are in one function, as an error in any of them must end all of them.
   bool explain_device(const Rows& rows, CudaInput& input, const double* labels, const CudaResult& result,
                       size_t memory_limit, cudaStream_t stream, const std::function<bool()>& interrupted) {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -68,7 +68,8 @@ inline LinearAttributes linear_attributes(const py::dict& ensemble) {
 }
 
 // Call `make` with a view of an ensemble, without the GIL, and return its result. Linear leaves are rejected
-// unless the caller reads them itself.
+// unless the caller reads them itself. One function reads all attributes, as the size of one is checked
+// against another's.
 template <class Make>
 auto with_view(const py::dict& ensemble, const Make& make, bool reads_linear_leaves = false) {
   if (linear_attributes(ensemble).feature.size() && !reads_linear_leaves)

@@ -27,6 +27,7 @@ struct PairVectors {
   V v[kPairVectors];
 };
 
+// All steps are in one function, as they share the vectors of the rows.
 template <class S>
 void pair_leaf_part(const PairLeafArgs<typename S::T>& args, int first) {
   using T = typename S::T;

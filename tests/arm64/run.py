@@ -47,6 +47,8 @@ TESTS = (
     "tests/engine/test_tables.py",
     "tests/engine/test_interval_tables.py",
     "tests/engine/test_lanes.py",
+    "tests/engine/test_cells.py",
+    "tests/engine/test_owen.py",
     "tests/engine/test_merged_trees.py",
     "tests/engine/interactions/test_indices.py",
     "tests/engine/interactions/test_interactions.py",
