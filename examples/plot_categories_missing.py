@@ -39,8 +39,9 @@ print("largest difference from predict:", np.abs(total - model.predict(X)).max()
 # The plots show the effect of the town on the rent, and the effect of a missing year: flats without a year
 # are old, and the model has learnt that.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-of_town = explanation.to_frame()["town"].groupby(X["town"], observed=True)
-left.boxplot([values for _, values in of_town], tick_labels=[name for name, _ in of_town], showfliers=False)
+of_town = dict(list(explanation.to_frame()["town"].groupby(X["town"], observed=True)))
+left.boxplot(of_town.values(), showfliers=False)
+left.set_xticks(range(1, len(of_town) + 1), of_town)
 left.set_ylabel("SHAP value of the town")
 
 of_year = explanation[:, "year"].values[:, 0]

@@ -9,10 +9,22 @@ import pytest
 from fuzz.readers.mutations import Doubled, changed
 from fuzz.readers.run import Fuzzer, Result, compared
 from fuzz.readers.targets import TARGETS, mutant
+from sklearn.utils.fixes import parse_version
+
+
+def reads_the_corpus(name: str) -> bool:
+    """Return whether the library is installed, and reads its corpus, which a later release may have written."""
+    module = TARGETS[name].module
+    if not importlib.util.find_spec(module):
+        return False
+    # Before 3.1, XGBoost takes 0.5 for the list in which later releases write the base score.
+    if module != "xgboost":
+        return True
+    return parse_version(importlib.import_module(module).__version__) >= parse_version("3.1")
 
 
 def test_cases() -> None:
-    names = [name for name in ("xgboost_json", "treelite") if importlib.util.find_spec(TARGETS[name].module)]
+    names = [name for name in ("xgboost_json", "treelite") if reads_the_corpus(name)]
     with Fuzzer() as fuzzer:
         results = [fuzzer.run(name, seed=0, seconds=60, n_cases=5) for name in names]
     for result in results:
