@@ -12,7 +12,7 @@ namespace {
 typedef int16_t Short8 __attribute__((vector_size(16)));
 typedef uint16_t UShort8 __attribute__((vector_size(16)));
 
-// What does not depend on the number of lanes. A lane of a mask is -1 or 0.
+// Arithmetic and masks, for any number of lanes. A lane of a mask is -1 or 0.
 template <class Number, class Int, int kLanes>
 struct BaselineVector : skshap::VectorBase<Number, kLanes> {
   using typename skshap::VectorBase<Number, kLanes>::V;

@@ -90,6 +90,14 @@ def reals(values: Any, name: str, dtype: npt.DTypeLike = np.float64, *, strict: 
     return _singles(numbers, name) if target == np.float32 else numbers.astype(target, copy=False)
 
 
+def finite_reals(values: Any, name: str) -> np.ndarray:
+    """Return a float64 array of the finite numbers in a list."""
+    array = reals(values, name)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} holds a number that is not finite")
+    return array
+
+
 def _singles(numbers: np.ndarray, name: str) -> np.ndarray:
     """Round the numbers of a document to float32; raise if the digits of a number may round otherwise.
 

@@ -26,22 +26,16 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .. import _core
-from .._common.positions import repeated_names
 from ..errors import UnsupportedModelError
 from ._known import require_known
+from ._lightgbm_trees import ensemble_of_trees, hessians, read_fields, read_tree
 from ._numbers import whole_in_string
 from ._subclasses import require_own_predictions
-from .ensemble import ZERO_MAGNITUDE, Ensemble
 from .schema import FEW_ROWS, AdaptedModel, Column, InputSchema
-
-#: Bits of ``decision_type``; the bits above them are the missing type.
-_CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
-_MISSING_NONE, _MISSING_ZERO, _MISSING_NAN = 0, 1, 2
 
 #: Links of the objectives, as ``AdaptedModel`` names them. The logistic link applies to each output
 #: separately.
@@ -60,16 +54,11 @@ _OBJECTIVE_PARAMETERS = frozenset({"num_class", "sigmoid", "sqrt"})
 #: Objectives whose prediction is the margin, unless they have the parameter "sqrt".
 _UNCHANGED = _OBJECTIVES - {*_LINKS, "cross_entropy_lambda"}
 
-#: Fields of the header and of trees that the adapter reads, or that predictions do not depend on; and
-#: versions of the format. All others are rejected. The header has the field "tree": it is the first line.
+#: Fields of the header that the adapter reads, or that predictions do not depend on; and versions of the
+#: format. All others are rejected. The header has the field "tree": it is the first line.
 _HEADER_FIELDS = frozenset(
     "average_output feature_infos feature_names label_index max_feature_idx monotone_constraints num_class "
     "num_tree_per_iteration objective tree tree_sizes version".split()
-)
-_TREE_FIELDS = frozenset(
-    "cat_boundaries cat_threshold decision_type internal_count internal_value internal_weight is_linear "
-    "leaf_coeff leaf_const leaf_count leaf_features leaf_value leaf_weight left_child num_cat num_features "
-    "num_leaves right_child shrinkage split_feature split_gain threshold".split()
 )
 _VERSIONS = frozenset({"v3", "v4"})
 
@@ -80,21 +69,6 @@ _REQUIRED_HEADER_FIELDS = tuple(
 
 #: Limit on num_tree_per_iteration for a model without trees; otherwise the number of trees is the limit.
 _MAX_OUTPUTS_WITHOUT_TREES = 2**12
-
-#: Numbers of a tree that only describe training, with their count; 0 stands for the number of inner nodes.
-_STATISTICS = {"split_gain": 0, "internal_value": 0, "internal_weight": 0, "shrinkage": 1}
-
-#: LightGBM ends the process at such a number of a linear leaf, also at digits that round to it.
-_SMALLEST_NORMAL = np.finfo(np.float64).tiny
-
-_INNER_FIELDS = {
-    "split_feature": np.int64,
-    "threshold": np.float64,
-    "decision_type": np.int64,
-    "left_child": np.int64,
-    "right_child": np.int64,
-    "internal_count": np.int64,
-}
 
 
 def adapt(model: Any) -> AdaptedModel:
@@ -141,7 +115,7 @@ def adapt(model: Any) -> AdaptedModel:
 
 def _predictions(model: Any, adapted: AdaptedModel, booster: Any) -> dict[str, Callable[[Any], Any]]:
     """Return ``AdaptedModel.predictions`` of a wrapper or a Booster."""
-    head = _fields(booster.model_to_string(num_iteration=1).partition("\n\n")[0])
+    head = read_fields(booster.model_to_string(num_iteration=1).partition("\n\n")[0])
     averages = "average_output" in head
     n_averaged = adapted.ensemble.n_trees // adapted.ensemble.n_outputs if averages else 1
     predictions: dict[str, Callable[[Any], Any]] = {"raw": partial(_raw_scores, model, max(n_averaged, 1))}
@@ -195,13 +169,53 @@ def read_text(
 
     ``classes`` are the labels of a classifier, ``object_dtype`` is passed to the schema.
     """
+    head_text, tree_texts, tail = _parts(text)
+    header = _header(head_text, len(tree_texts))
+    n_outputs, averages = header.n_outputs, "average_output" in header.fields
+    trees = [read_tree(i, tree) for i, tree in enumerate(tree_texts)]
+    _require_sizes(header.fields, tree_texts)
+    if averages and not trees:
+        raise ValueError("the LightGBM model text has no trees, whose average is its prediction")
+    ensemble = ensemble_of_trees(trees, len(header.names), n_outputs, average=averages)
+    objective, parameters = _objective(header.fields)
+    is_binary = n_outputs == 1 and (objective == "binary" or (not objective and classes is not None))
+    return AdaptedModel(
+        ensemble=ensemble,
+        schema=_schema(header.names, _categories(tail), object_dtype),
+        family="lightgbm",
+        output_names=classes if classes is not None and len(classes) == n_outputs > 1 else None,
+        binary="margin" if is_binary else None,
+        class_names=classes if is_binary and classes is not None and len(classes) == 2 else None,
+        link=_LINKS.get(objective),
+        link_scale=float(parameters.get("sigmoid", "1")),
+        squared_error=objective == "regression" and "sqrt" not in parameters,
+        cover_kind="count",
+        other_covers={"weight": partial(hessians, ensemble, trees)} if trees else {},
+    )
+
+
+def _parts(text: str) -> tuple[str, list[str], str]:
+    """Return the header, the text of each tree, and what follows the trees."""
     if "\0" in text:
         raise ValueError("the LightGBM model text has a null character, at which LightGBM itself ends it")
     body, end, tail = text.partition("\nend of trees\n")
     if not end:
         raise ValueError("the LightGBM model text is truncated: it has no line 'end of trees'")
     head_text, *tree_texts = body.split("\nTree=")
-    head = _fields(head_text)
+    return head_text, tree_texts, tail
+
+
+class _Header(NamedTuple):
+    """The fields of the header, and what they say about the columns and the outputs."""
+
+    fields: dict[str, str]
+    names: list[str]
+    n_outputs: int
+
+
+def _header(text: str, n_trees: int) -> _Header:
+    """Read the header of a text with ``n_trees`` trees, except for their sizes."""
+    head = read_fields(text)
     for name in _REQUIRED_HEADER_FIELDS:
         if name not in head:
             raise ValueError(f"the LightGBM model text has no {name}")
@@ -209,8 +223,8 @@ def read_text(
     n_features = whole_in_string(head, "max_feature_idx", low=-1) + 1
     n_outputs = whole_in_string(head, "num_tree_per_iteration")
     # A round has a tree for each output; without trees, a tampered number would request gigabytes.
-    if not 1 <= n_outputs <= (len(tree_texts) or _MAX_OUTPUTS_WITHOUT_TREES) or len(tree_texts) % n_outputs:
-        raise ValueError(f"the LightGBM model text claims {n_outputs} outputs for {len(tree_texts)} trees")
+    if not 1 <= n_outputs <= (n_trees or _MAX_OUTPUTS_WITHOUT_TREES) or n_trees % n_outputs:
+        raise ValueError(f"the LightGBM model text claims {n_outputs} outputs for {n_trees} trees")
     whole_in_string(head, "label_index")
     if whole_in_string(head, "num_class") != n_outputs:
         raise ValueError(
@@ -225,49 +239,7 @@ def read_text(
         raise ValueError(f"the LightGBM model text has no feature_infos for each of {n_features} features")
     if "objective" in head and not _objective(head)[0]:  # without an objective, the text has no such line
         raise ValueError("the LightGBM model text has an objective without a name")
-
-    trees = [_tree(i, tree) for i, tree in enumerate(tree_texts)]
-    # LightGBM looks for each tree where the sizes of the trees before it say. A header may leave them out.
-    sizes = " ".join(str(len(f"Tree={tree}\n".encode())) for tree in tree_texts)
-    if head.get("tree_sizes", sizes) != sizes:
-        raise ValueError(
-            "the LightGBM model text has more or fewer trees, or longer or shorter trees, than tree_sizes in "
-            "its header says; if you have edited the text, remove that line"
-        )
-    if "average_output" in head and not trees:
-        raise ValueError("the LightGBM model text has no trees, whose average is its prediction")
-    ensemble = _ensemble(trees, n_features, n_outputs, average="average_output" in head)
-    invented = all(name == f"Column_{i}" for i, name in enumerate(names))
-    try:
-        lists = json.loads(tail.rpartition("\npandas_categorical:")[2] or "null")
-        categories = None if lists is None else tuple(map(tuple, lists))
-    except (TypeError, RecursionError) as error:
-        raise ValueError(f"the LightGBM model text has no lists as pandas_categorical: {error}") from error
-    schema = InputSchema(
-        n_features=n_features,
-        feature_names=None if invented else tuple(names),
-        blank_as_underscore=True,
-        adds_repeated_entries=False,
-        array_dtype="float32",
-        object_dtype=object_dtype,
-        frame_encoder=PandasCategories(categories),
-        n_categorical=None if categories is None else len(categories),
-    )
-    objective, parameters = _objective(head)
-    is_binary = n_outputs == 1 and (objective == "binary" or (not objective and classes is not None))
-    return AdaptedModel(
-        ensemble=ensemble,
-        schema=schema,
-        family="lightgbm",
-        output_names=classes if classes is not None and len(classes) == n_outputs > 1 else None,
-        binary="margin" if is_binary else None,
-        class_names=classes if is_binary and classes is not None and len(classes) == 2 else None,
-        link=_LINKS.get(objective),
-        link_scale=float(parameters.get("sigmoid", "1")),
-        squared_error=objective == "regression" and "sqrt" not in parameters,
-        cover_kind="count",
-        other_covers={"weight": partial(_hessians, ensemble, trees)} if trees else {},
-    )
+    return _Header(head, names, n_outputs)
 
 
 def _require_known_header(head: dict[str, str]) -> None:
@@ -290,259 +262,42 @@ def _objective(head: dict[str, str]) -> tuple[str, dict[str, str]]:
     return objective, dict(parameter.partition(":")[::2] for parameter in parameters)
 
 
-def _fields(text: str) -> dict[str, str]:
-    """Parse lines ``name=value``. A line without a value is a flag; empty lines are ignored."""
-    pairs = [line.partition("=")[::2] for line in text.split("\n") if line]
-    if repeated := repeated_names(name for name, _ in pairs):
-        raise ValueError(f"the LightGBM model text has the field {repeated[0]:.80} twice")
-    return dict(pairs)
+def _require_sizes(head: dict[str, str], tree_texts: Sequence[str]) -> None:
+    """Reject a text in which a tree is not as long as the header says.
 
-
-@dataclass(frozen=True)
-class _Tree:
-    """The arrays of one tree as stored in the text; a negative child is the bitwise complement of a leaf."""
-
-    inner: dict[str, np.ndarray]
-    leaf_value: np.ndarray
-    leaf_count: np.ndarray
-    leaf_weight: str  # sums of hessians, not parsed yet
-    cat_boundaries: np.ndarray
-    cat_words: np.ndarray
-    linear: _LinearLeaves | None
-
-
-@dataclass(frozen=True)
-class _LinearLeaves:
-    """The functions of the leaves of a linear tree; leaves without terms are constants."""
-
-    constant: np.ndarray
-    n_terms: np.ndarray
-    feature: np.ndarray
-    coefficient: np.ndarray
-
-
-def _tree(number: int, text: str) -> _Tree:
-    def require(is_valid: Any, problem: str) -> None:
-        if not is_valid:
-            raise ValueError(f"tree {number} of the LightGBM model text {problem}")
-
-    lines = text.rstrip("\n")
-    require("\n\n" not in lines and len(lines) < len(text), "does not end at its first empty line")
-    fields = _fields(lines.partition("\n")[2])  # the first line is the number of the tree
-    require_known("the LightGBM model text", "fields of a tree", fields, _TREE_FIELDS)
-
-    def numbers(name: str, dtype: Any, size: int) -> np.ndarray:
-        text = fields.get(name, "")
-        # A tampered size must not allocate more than the text can fill.
-        array = np.empty(min(size, len(text) // 2 + 1), dtype)
-        n_read = _core.parse_numbers(text, array) if size else 0
-        if n_read == size and text.count(" ") >= size > 0:  # a word that is no number may follow
-            n_read = len(text.split())
-        require(n_read == size, f"needs {size} numbers as {name}, not {n_read if n_read <= size else 'more'}")
-        return array
-
-    n_leaves = int(numbers("num_leaves", np.int64, 1)[0])
-    n_sets = int(numbers("num_cat", np.int64, 1)[0])
-    require(n_leaves >= 1 and n_sets >= 0, "has a negative size")
-    inner = {name: numbers(name, dtype, n_leaves - 1) for name, dtype in _INNER_FIELDS.items()}
-    for name in ("left_child", "right_child"):
-        child = inner[name]
-        require(((child >= -n_leaves) & (child < n_leaves - 1)).all(), f"has a {name} outside the tree")
-    missing = inner["decision_type"] >> _MISSING_SHIFT
-    is_known = (missing >= _MISSING_NONE) & (missing <= _MISSING_NAN)
-    require(is_known.all(), "has an unknown decision_type")
-    boundaries = numbers("cat_boundaries", np.int64, n_sets + 1) if n_sets else np.zeros(1, np.int64)
-    rises = boundaries[0] == 0 and (np.diff(boundaries) >= 0).all()
-    require(rises, "has cat_boundaries that do not rise")
-    sets = inner["threshold"][inner["decision_type"] & _CATEGORICAL > 0]
-    is_set = (sets >= 0) & (sets < n_sets) & (sets == np.trunc(sets))
-    require(is_set.all(), "has an unknown category set")
-    leaf_value, linear = numbers("leaf_value", np.float64, n_leaves), None
-    if n_leaves > 1:  # LightGBM checks them, too; no prediction depends on them
-        for name, size in (_STATISTICS | {"leaf_weight": n_leaves}).items():
-            if name in fields:
-                numbers(name, np.float64, size or n_leaves - 1)
-    is_linear = fields.get("is_linear", "0")
-    require(is_linear in ("0", "1"), f"has is_linear={is_linear:.80}, not 0 or 1")
-    if is_linear == "1":
-        n_terms = numbers("num_features", np.int64, n_leaves)
-        require(((n_terms >= 0) & (n_terms <= len(text))).all(), "has num_features outside the text")
-        size = int(n_terms.sum())
-        linear = _LinearLeaves(
-            numbers("leaf_const", np.float64, n_leaves),
-            n_terms,
-            numbers("leaf_features", np.int64, size),
-            numbers("leaf_coeff", np.float64, size),
-        )
-        require(
-            np.isfinite(linear.constant).all() and np.isfinite(linear.coefficient).all(),
-            "has a linear leaf with numbers that are not finite, as those of models that are trained on "
-            "infinite values",
-        )
-        numbers_of_leaves = np.abs(np.concatenate([linear.constant, linear.coefficient]))
-        require(
-            ((numbers_of_leaves == 0) | (numbers_of_leaves > _SMALLEST_NORMAL)).all(),
-            f"has a linear leaf with a number between 0 and {_SMALLEST_NORMAL:.1e}, which LightGBM cannot "
-            "read",
-        )
-        leaf_value = np.where(n_terms > 0, leaf_value, linear.constant)
-    words = numbers("cat_threshold", np.int64, int(boundaries[-1]))
-    is_word = (words >= 0) & (words < 2**32)
-    require(is_word.all(), "has a cat_threshold that is no word of 32 bits")
-    return _Tree(
-        inner=inner,
-        leaf_value=leaf_value,
-        # LightGBM 4.0 omits the count of a tree with a single leaf; nothing depends on it.
-        leaf_count=numbers("leaf_count", np.int64, n_leaves) if n_leaves > 1 else np.zeros(1),
-        leaf_weight=fields.get("leaf_weight", ""),
-        cat_boundaries=boundaries,
-        cat_words=words,
-        linear=linear,
-    )
-
-
-def _ensemble(trees: Sequence[_Tree], n_features: int, n_outputs: int, *, average: bool) -> Ensemble:
-    """Concatenate the trees. In each tree, the inner nodes come first, numbered as in the text."""
-    n_leaves = np.array([len(t.leaf_value) for t in trees], np.int64)
-    n_inner = n_leaves - 1
-    offsets = np.concatenate([[0], np.cumsum(n_leaves + n_inner)])
-    inner_at = np.arange(n_inner.sum()) + np.repeat(np.cumsum(n_leaves) - n_leaves, n_inner)
-    leaf_at = np.ones(offsets[-1], bool)
-    leaf_at[inner_at] = False
-
-    def nodes(dtype: Any, inner: Any, leaf: Any) -> np.ndarray:
-        array = np.empty(offsets[-1], dtype)
-        array[inner_at], array[leaf_at] = inner, leaf
-        return array
-
-    def join(arrays: list[np.ndarray], dtype: Any = np.float64) -> np.ndarray:
-        return np.concatenate([np.empty(0, dtype), *arrays])
-
-    field = {name: join([t.inner[name] for t in trees], dtype) for name, dtype in _INNER_FIELDS.items()}
-    first_leaf = np.repeat(n_inner, n_inner)
-    left, right = (
-        np.where(child >= 0, child, first_leaf + ~child)
-        for child in (field["left_child"], field["right_child"])
-    )
-    feature = field["split_feature"]
-    if ((feature < 0) | (feature >= n_features)).any():
-        raise ValueError(f"the LightGBM model text splits on a feature outside 0..{n_features - 1}")
-    default_left = field["decision_type"] & _DEFAULT_LEFT > 0
-    missing = field["decision_type"] >> _MISSING_SHIFT
-    threshold = _round_at_zero(field["threshold"])
-    zero_left = np.where(missing == _MISSING_ZERO, default_left, threshold >= 0)
-    nan_left = np.where(missing == _MISSING_NAN, default_left, zero_left)
-    options: dict[str, Any] = {}
-    categorical = field["decision_type"] & _CATEGORICAL > 0
-    if categorical.any():
-        first_set = np.cumsum([0] + [len(t.cat_boundaries) - 1 for t in trees[:-1]])
-        set_number = field["threshold"] + np.repeat(first_set, n_inner)
-        set_number = np.where(categorical, set_number, -1).astype(np.int64)
-        sets, lists_zero = _category_sets(trees)
-        zero_left[categorical] = lists_zero[set_number[categorical]]
-        nan_left[categorical] = False
-        threshold[categorical] = 0.0
-        options = sets | {"category_set": nodes(np.int32, set_number, -1)}
-    if (zero_is_missing := (missing == _MISSING_ZERO) & ~categorical).any():
-        zero_missing = options["zero_missing"] = np.zeros(n_features, bool)
-        zero_missing[feature[zero_is_missing]] = True
-        if (mixed := zero_missing[feature] & (zero_left != nan_left)).any():
-            raise UnsupportedModelError(
-                f"cannot explain this LightGBM model: zeros of feature {feature[np.argmax(mixed)]} are "
-                "missing in some nodes and numbers in others"
-            )
-
-    n_averaged = len(trees) / n_outputs if average else 1.0
-    value = join([t.leaf_value for t in trees]) / n_averaged
-    if any(t.linear is not None and t.linear.n_terms.any() for t in trees):
-        leaf_functions = [t.linear or _constant_leaves(len(t.leaf_value)) for t in trees]
-        n_terms = join([linear.n_terms for linear in leaf_functions], np.int64)
-        constants = join([linear.constant for linear in leaf_functions]) / n_averaged
-        constant = np.where(n_terms > 0, constants, 0.0)
-        term_feature = join([linear.feature for linear in leaf_functions], np.int64)
-        if ((term_feature < 0) | (term_feature >= n_features)).any():
-            raise ValueError(
-                f"the LightGBM model text has leaf_features outside the features 0..{n_features - 1}"
-            )
-        options |= {
-            "linear_offsets": np.concatenate([[0], np.cumsum(nodes(np.int64, 0, n_terms))]),
-            "linear_feature": term_feature,
-            "linear_coefficient": join([linear.coefficient for linear in leaf_functions]) / n_averaged,
-            "linear_intercept": nodes(np.float64, 0.0, constant),
-        }
-    return Ensemble(
-        n_features=n_features,
-        tree_offsets=offsets,
-        tree_output=np.arange(len(trees)) % n_outputs,
-        left=nodes(np.int32, left, -1),
-        right=nodes(np.int32, right, -1),
-        feature=nodes(np.int32, feature, 0),
-        threshold=nodes(np.float64, threshold, 0.0),
-        missing_left=nodes(bool, nan_left, False),
-        cover=nodes(np.float64, field["internal_count"], join([t.leaf_count for t in trees])),
-        value=nodes(np.float64, 0.0, value)[:, np.newaxis],
-        intercept=np.zeros(n_outputs),
-        x_dtype="float64",
-        **options,
-    )
-
-
-def _constant_leaves(n_leaves: int) -> _LinearLeaves:
-    """Return the functions of leaves that have no terms."""
-    no_terms = np.zeros(n_leaves, np.int64)
-    return _LinearLeaves(np.zeros(n_leaves), no_terms, np.empty(0, np.int64), np.empty(0))
-
-
-def _hessians(ensemble: Ensemble, trees: Sequence[_Tree]) -> np.ndarray:
-    """Return the sum of hessians at each node, added up from the leaves."""
-    cover, nodes = np.zeros(ensemble.n_nodes), np.flatnonzero(ensemble.left < 0)
-    weights = []
-    for number, tree in enumerate(trees):
-        n_leaves = len(tree.leaf_value)
-        # The text may omit the weight of a single leaf; nothing depends on it.
-        weight = np.zeros(n_leaves)
-        if n_leaves > 1 and _core.parse_numbers(tree.leaf_weight, weight) != n_leaves:
-            raise ValueError(f"tree {number} of the LightGBM model text has no leaf_weight for each leaf")
-        weights.append(weight)
-    cover[nodes] = weight = np.concatenate(weights)
-    start = np.repeat(ensemble.tree_offsets[:-1], np.diff(ensemble.tree_offsets))
-    inner = np.flatnonzero(ensemble.left >= 0)
-    parent = np.full(ensemble.n_nodes, -1)
-    for child in (ensemble.left, ensemble.right):
-        parent[start[inner] + child[inner]] = inner
-    while len(parents := parent[nodes]) and (parents >= 0).any():
-        nodes, weight = parents[parents >= 0], weight[parents >= 0]
-        np.add.at(cover, nodes, weight)
-    return cover
-
-
-def _round_at_zero(threshold: np.ndarray) -> np.ndarray:
-    """Move thresholds so that all x of magnitude ZERO_MAGNITUDE or less go where ``predict`` sends 0.0."""
-    threshold = np.where((threshold >= 0) & (threshold <= ZERO_MAGNITUDE), ZERO_MAGNITUDE, threshold)
-    return np.where(
-        (threshold < 0) & (threshold >= -ZERO_MAGNITUDE), np.nextafter(-ZERO_MAGNITUDE, -np.inf), threshold
-    )
-
-
-def _category_sets(trees: Sequence[_Tree]) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return the sets of all trees as ``Ensemble`` stores them, and whether each set lists code 0.
-
-    The text has bit sets of 32-bit words: bit b of word w of a set is code 32 w + b.
+    LightGBM looks for each tree where the sizes of the trees before it say. A header may leave them out.
     """
-    words = np.concatenate([t.cat_words for t in trees])
-    n_words = np.concatenate([np.diff(t.cat_boundaries) for t in trees])
-    bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little").reshape(-1, 32)
-    word, bit = np.nonzero(bits)
-    first_word = np.repeat(np.cumsum(n_words) - n_words, n_words)[word]
-    set_of_bit = np.repeat(np.arange(len(n_words)), n_words)[word]
-    codes = 32 * (word - first_word) + bit
-    n_codes = np.bincount(set_of_bit, minlength=len(n_words))
-    sets = {
-        "category_offsets": np.concatenate([[0], np.cumsum(n_codes)]),
-        "category_values": codes,
-        "category_listed_left": np.ones(len(n_words), bool),
-    }
-    return sets, np.bincount(set_of_bit[codes == 0], minlength=len(n_words)) > 0
+    sizes = " ".join(str(len(f"Tree={tree}\n".encode())) for tree in tree_texts)
+    if head.get("tree_sizes", sizes) != sizes:
+        raise ValueError(
+            "the LightGBM model text has more or fewer trees, or longer or shorter trees, than tree_sizes in "
+            "its header says; if you have edited the text, remove that line"
+        )
+
+
+def _categories(tail: str) -> tuple[tuple[Any, ...], ...] | None:
+    """Return the categories of each categorical column of the training frame; None if it was an array."""
+    try:
+        lists = json.loads(tail.rpartition("\npandas_categorical:")[2] or "null")
+        return None if lists is None else tuple(map(tuple, lists))
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"the LightGBM model text has no lists as pandas_categorical: {error}") from error
+
+
+def _schema(
+    names: list[str], categories: tuple[tuple[Any, ...], ...] | None, object_dtype: str | None
+) -> InputSchema:
+    invented = all(name == f"Column_{i}" for i, name in enumerate(names))
+    return InputSchema(
+        n_features=len(names),
+        feature_names=None if invented else tuple(names),
+        blank_as_underscore=True,
+        adds_repeated_entries=False,
+        array_dtype="float32",
+        object_dtype=object_dtype,
+        frame_encoder=PandasCategories(categories),
+        n_categorical=None if categories is None else len(categories),
+    )
 
 
 @dataclass(frozen=True)

@@ -275,9 +275,7 @@ def explain_batches(
     output = open_sink(sink, format, filesystem)
     csv = CsvFormat.parse(csv_options)
     row_source = open_source(source, csv, filesystem, arguments.keep)
-    if csv.non_defaults() and not (isinstance(row_source, FilesSource) and row_source.kind == "csv"):
-        options_to_omit = ", ".join(f"{name}=" for name in csv.non_defaults())
-        raise ValueError(f"the source is not a CSV file: leave out the CSV options {options_to_omit}")
+    _require_use_of_csv_options(csv, row_source)
     run = _Run(arguments, row_source, output)
     if is_path(source) and is_inside(output.place, place := locate(source, filesystem)) and place.is_dir():
         raise ValueError(
@@ -312,6 +310,13 @@ def explain_batches(
         checked_against=arguments.explainer._agreement.against,
         check_note=arguments.explainer._agreement.note,
     )
+
+
+def _require_use_of_csv_options(csv: CsvFormat, source: Source) -> None:
+    """Reject CSV options for a source that is not a CSV file."""
+    if csv.non_defaults() and not (isinstance(source, FilesSource) and source.kind == "csv"):
+        options_to_omit = ", ".join(f"{name}=" for name in csv.non_defaults())
+        raise ValueError(f"the source is not a CSV file: leave out the CSV options {options_to_omit}")
 
 
 class _Run:

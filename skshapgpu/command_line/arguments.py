@@ -204,48 +204,54 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
         help="input: add up the values of all columns that a pipeline makes from the same column of DATA",
     )
     _add_model_options(values_group)
-    columns_group = command.add_argument_group("columns", "COLS is a comma-separated list, quoted as in CSV")
-    columns_group.add_argument(
+    _add_column_options(command)
+    _add_csv_options(command)
+    _add_execution_options(command)
+
+
+def _add_column_options(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("columns", "COLS is a comma-separated list, quoted as in CSV")
+    group.add_argument(
         "--features",
         type=_names,
         metavar="COLS",
         help="columns to pass to the model (default: the columns that the model names)",
     )
-    columns_group.add_argument(
+    group.add_argument(
         "--keep", type=_names, default=[], metavar="COLS", help="columns to copy to OUT, such as an id"
     )
-    columns_group.add_argument(
-        "--prefix", default="", metavar="TEXT", help="prefix of the names of value columns"
-    )
-    _add_csv_options(command)
-    execution_group = command.add_argument_group("execution")
-    execution_group.add_argument(
+    group.add_argument("--prefix", default="", metavar="TEXT", help="prefix of the names of value columns")
+
+
+def _add_execution_options(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("execution")
+    group.add_argument(
         "--device",
         type=_device,
         default="auto",
         help="auto (the default), cpu, cuda, cuda:1, or several: cuda:0,cuda:1",
     )
-    execution_group.add_argument(
+    group.add_argument(
         "--n-jobs", type=_jobs, default=-1, metavar="N", help="threads (default: -1, all processors)"
     )
-    execution_group.add_argument(
+    group.add_argument(
         "--memory-limit", metavar="BYTES", help="memory limit of each call, such as 500MB or 2GiB"
     )
-    execution_group.add_argument(
+    group.add_argument(
         "--batch-size",
         type=_batch_size,
         default="auto",
         metavar="ROWS",
         help="rows in each batch (default: auto)",
     )
-    execution_group.add_argument(
+    group.add_argument(
         "--if-exists",
         choices=("resume", "overwrite", "error"),
         default="resume",
         help="what to do if this command wrote to OUT before: resume (the default) continues the same call, "
         "overwrite starts anew, error fails",
     )
-    verbosity = execution_group.add_mutually_exclusive_group()
+    verbosity = group.add_mutually_exclusive_group()
     verbosity.add_argument(
         "--progress", action="store_true", help="show a progress bar (default: on a terminal)"
     )

@@ -16,6 +16,7 @@ from skshapgpu.errors import UnsupportedModelError
 
 INSTRUMENT = (
     "skshapgpu.adapters.catboost.model",
+    "skshapgpu.adapters.catboost.trees",
     "skshapgpu.adapters.catboost.ctr_reader",
     "skshapgpu.adapters.catboost.ctr",
     "skshapgpu.adapters.ensemble",

@@ -8,7 +8,11 @@ import harness
 
 from skshapgpu.adapters import lightgbm
 
-INSTRUMENT = ("skshapgpu.adapters.lightgbm", "skshapgpu.adapters.ensemble")
+INSTRUMENT = (
+    "skshapgpu.adapters.lightgbm",
+    "skshapgpu.adapters._lightgbm_trees",
+    "skshapgpu.adapters.ensemble",
+)
 
 
 @cache

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,13 +31,14 @@ from sklearn.exceptions import NotFittedError
 
 from ...errors import UnsupportedModelError
 from .._known import require_known
-from .._numbers import real, reals, whole_number
+from .._numbers import finite_reals, real, whole_number
 from .._subclasses import require_own_predictions
 from ..ensemble import Ensemble
 from ..schema import AdaptedModel, Column, InputSchema
 from .cbm import CbmFile
 from .ctr import CtrColumns, category_hashes
 from .ctr_reader import CtrReader, hash_of
+from .trees import Rule, read_trees
 
 NO_LEAF_WEIGHTS = (
     "the CatBoost model has trees that are not symmetric, and no leaf weights, without which CatBoost cannot "
@@ -97,14 +98,11 @@ class CatBoostCategories:
 #: CTRs, each column takes memory, so that a damaged column number would request gigabytes.
 _MAX_COLUMNS_WITH_CTRS = 2**16
 
+#: For each numeric feature, by its number: its column of X, and whether splits are false for a missing value.
+_NumericFeatures = dict[int, tuple[int, bool]]
 
-class _Rule(NamedTuple):
-    """A split; ``code`` is -1 if the split is numeric."""
-
-    column: int
-    threshold: float
-    missing_left: bool
-    code: int
+#: For each categorical feature, by its number: its column of X, and the codes as in ``CatBoostCategories``.
+_CategoricalFeatures = dict[int, tuple[int, dict[int, int]]]
 
 
 def with_advice(problem: str) -> str:
@@ -335,55 +333,15 @@ def _require_known_parts(document: dict[str, Any]) -> None:
 def _read(document: dict[str, Any], n_features: int) -> ModelParts:
     _require_known_parts(document)
     info = document["features_info"]
-    numeric = {
-        whole_number(f["feature_index"], "feature_index"): (_column(f), _NAN_LEFT[f["nan_value_treatment"]])
-        for f in info.get("float_features") or []
-    }
-    categorical = {
-        whole_number(f["feature_index"], "feature_index"): (
-            _column(f),
-            {value: i for i, value in enumerate(map(hash_of, f.get("values") or []))},
-        )
-        for f in info.get("categorical_features") or []
-    }
-    columns = [column for column, _ in [*numeric.values(), *categorical.values()]]
-    n_listed = len(info.get("float_features") or []) + len(info.get("categorical_features") or [])
-    if len(set(columns)) < n_listed or not (_ascends(numeric) and _ascends(categorical)):
-        raise ValueError("CatBoost's JSON export of the model numbers its columns wrongly")
+    numeric, categorical = _listed_features(info)
     limit = max(n_features, _MAX_COLUMNS_WITH_CTRS)
+    columns = [column for column, _ in [*numeric.values(), *categorical.values()]]
     n_features = max([n_features, *(column + 1 for column in columns)])
     ctrs = CtrReader(document, numeric, categorical)
-
-    splits = _numbered_splits(info)
-
-    def rule(split: dict[str, Any]) -> _Rule:
-        kind = split["split_type"]
-        if kind == "OnlineCtr":
-            column, border = ctrs.column(split)
-            return _Rule(n_features + column, border, True, -1)
-        number = whole_number(split["split_index"], "split_index")
-        if kind == "FloatFeature":
-            feature = whole_number(split["float_feature_index"], "float_feature_index")
-            border = real(split["border"], "border")
-            _require_listed(splits, number, (kind, feature, border))
-            column, missing_left = numeric[feature]
-            return _Rule(column, border, missing_left, -1)
-        if kind == "OneHotFeature":
-            feature = whole_number(split["cat_feature_index"], "cat_feature_index")
-            value = hash_of(split["value"])
-            _require_listed(splits, number, (kind, feature, value))
-            column, codes = categorical[feature]
-            return _Rule(column, 0.0, True, codes[value])
-        raise UnsupportedModelError(f"the CatBoost model has splits of the unknown type {kind!r:.80}")
-
+    splits = _Splits(numeric, categorical, ctrs, _numbered_splits(info), n_features)
     scale, bias = document["scale_and_bias"]
-    scale, bias = real(scale, "the scale"), _reals(bias, "the bias").tolist()
-    symmetric = "oblivious_trees" in document
-    read_tree = _symmetric_tree if symmetric else _nested_tree
-    listed_trees = document["oblivious_trees" if symmetric else "trees"]
-    if not isinstance(listed_trees, list) or not listed_trees:
-        raise ValueError("the CatBoost model has no trees, so that CatBoost itself makes no predictions")
-    trees = [read_tree(tree, rule, len(bias)) for tree in listed_trees]
+    scale, bias = real(scale, "the scale"), finite_reals(bias, "the bias").tolist()
+    trees = read_trees(document, splits.rule, len(bias))
     has_cover = all(tree.cover is not None for tree in trees)
     rules = np.concatenate([tree.rules for tree in trees])
     options: dict[str, Any] = {}
@@ -424,6 +382,26 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
     return ModelParts(ensemble, encoders, derived, shared, has_cover)
 
 
+def _listed_features(info: dict[str, Any]) -> tuple[_NumericFeatures, _CategoricalFeatures]:
+    """Return the features that features_info lists. No two features have the same column."""
+    numeric = {
+        whole_number(f["feature_index"], "feature_index"): (_column(f), _NAN_LEFT[f["nan_value_treatment"]])
+        for f in info.get("float_features") or []
+    }
+    categorical = {
+        whole_number(f["feature_index"], "feature_index"): (
+            _column(f),
+            {value: i for i, value in enumerate(map(hash_of, f.get("values") or []))},
+        )
+        for f in info.get("categorical_features") or []
+    }
+    columns = [column for column, _ in [*numeric.values(), *categorical.values()]]
+    n_listed = len(info.get("float_features") or []) + len(info.get("categorical_features") or [])
+    if len(set(columns)) < n_listed or not (_ascends(numeric) and _ascends(categorical)):
+        raise ValueError("CatBoost's JSON export of the model numbers its columns wrongly")
+    return numeric, categorical
+
+
 def _column(feature: dict[str, Any]) -> int:
     return whole_number(feature["flat_feature_index"], "flat_feature_index")
 
@@ -438,7 +416,7 @@ def _numbered_splits(info: dict[str, Any]) -> list[tuple[str, int, float]]:
     """Return the kind, the feature and the border or value of each split but those of CTRs, by its number."""
     splits: list[tuple[str, int, float]] = []
     for feature in info.get("float_features") or []:
-        borders = _reals(feature.get("borders") or [], "borders")
+        borders = finite_reals(feature.get("borders") or [], "borders")
         if (np.diff(borders) <= 0).any():
             raise ValueError("a feature of the CatBoost model has borders that do not ascend")
         splits += [("FloatFeature", feature["feature_index"], border) for border in borders.tolist()]
@@ -448,18 +426,41 @@ def _numbered_splits(info: dict[str, Any]) -> list[tuple[str, int, float]]:
     return splits
 
 
-def _require_listed(splits: list[tuple[str, int, float]], number: int, split: tuple[str, int, float]) -> None:
-    """Raise unless a split of a tree is the one that has its number."""
-    if number >= len(splits) or splits[number] != split:
-        raise ValueError(f"split {number} of a CatBoost tree is not the split that features_info lists")
+@dataclass(frozen=True)
+class _Splits:
+    """Reader of the splits of the trees, in a model with ``n_features`` columns of X."""
 
+    numeric: _NumericFeatures
+    categorical: _CategoricalFeatures
+    ctrs: CtrReader
+    listed: list[tuple[str, int, float]]
+    n_features: int
 
-def _reals(values: Any, name: str) -> np.ndarray:
-    """Return an array of the finite numbers in a list."""
-    array = reals(values, name)
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} holds a number that is not finite")
-    return array
+    def rule(self, split: dict[str, Any]) -> Rule:
+        """Return what a split tests."""
+        kind = split["split_type"]
+        if kind == "OnlineCtr":
+            column, border = self.ctrs.column(split)
+            return Rule(self.n_features + column, border, True, -1)
+        number = whole_number(split["split_index"], "split_index")
+        if kind == "FloatFeature":
+            feature = whole_number(split["float_feature_index"], "float_feature_index")
+            border = real(split["border"], "border")
+            self._require_listed(number, (kind, feature, border))
+            column, missing_left = self.numeric[feature]
+            return Rule(column, border, missing_left, -1)
+        if kind == "OneHotFeature":
+            feature = whole_number(split["cat_feature_index"], "cat_feature_index")
+            value = hash_of(split["value"])
+            self._require_listed(number, (kind, feature, value))
+            column, codes = self.categorical[feature]
+            return Rule(column, 0.0, True, codes[value])
+        raise UnsupportedModelError(f"the CatBoost model has splits of the unknown type {kind!r:.80}")
+
+    def _require_listed(self, number: int, split: tuple[str, int, float]) -> None:
+        """Raise unless a split of a tree is the one that has its number."""
+        if number >= len(self.listed) or self.listed[number] != split:
+            raise ValueError(f"split {number} of a CatBoost tree is not the split that features_info lists")
 
 
 def _players(n_features: int, ctrs: list[frozenset[int]]) -> tuple[np.ndarray, tuple[tuple[int, ...], ...]]:
@@ -474,86 +475,3 @@ def _players(n_features: int, ctrs: list[frozenset[int]]) -> tuple[np.ndarray, t
     player_of_ctr = [player_of_columns.get(columns, min(columns)) for columns in ctrs]
     player = np.concatenate([np.arange(n_features, dtype=np.int32), np.array(player_of_ctr, np.int32)])
     return player, tuple(tuple(sorted(columns)) for columns in player_of_columns)
-
-
-_RULE = np.dtype(
-    [("column", np.int32), ("threshold", np.float64), ("missing_left", np.bool_), ("code", np.int32)]
-)
-_NO_RULE = _Rule(0, 0.0, True, -1)
-
-
-class _TreeArrays(NamedTuple):
-    """Arrays with an entry, or a row, for each node of a tree; ``cover`` is None without leaf weights."""
-
-    left: np.ndarray
-    right: np.ndarray
-    rules: np.ndarray
-    cover: np.ndarray | None
-    value: np.ndarray
-
-
-def _symmetric_tree(
-    tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], n_outputs: int
-) -> _TreeArrays:
-    """Expand a symmetric tree into a full binary tree, in which node i has the children 2i + 1 and 2i + 2."""
-    splits = [rule(split) for split in tree["splits"] or []]
-    leaf_value, weight = _reals(tree["leaf_values"], "leaf_values"), tree.get("leaf_weights")
-    n_leaves = 1 << len(splits)
-    if leaf_value.size != n_leaves * n_outputs:
-        raise ValueError(f"a CatBoost tree has {len(splits)} splits but {leaf_value.size} leaf values")
-    levels = np.array([*splits[::-1], _NO_RULE], _RULE)
-    node = np.arange(2 * n_leaves - 1, dtype=np.int32)
-    inner = node < n_leaves - 1
-    value = np.zeros((len(node), n_outputs))
-    value[~inner] = leaf_value.reshape(n_leaves, n_outputs)
-    return _TreeArrays(
-        np.where(inner, 2 * node + 1, -1),
-        np.where(inner, 2 * node + 2, -1),
-        np.repeat(levels, 1 << np.arange(len(levels))),
-        None if weight is None else _symmetric_covers(_reals(weight, "leaf_weights"), len(splits)),
-        value,
-    )
-
-
-def _symmetric_covers(weight: np.ndarray, n_splits: int) -> np.ndarray:
-    """Return the covers of all nodes, from the root on, added up from the weights of the leaves."""
-    if weight.shape != (1 << n_splits,):
-        raise ValueError(f"a CatBoost tree has {n_splits} splits but {weight.size} leaf weights")
-    cover = [weight]
-    for _ in range(n_splits):
-        cover.append(cover[-1].reshape(-1, 2).sum(axis=1))
-    return np.concatenate(cover[::-1])
-
-
-def _nested_tree(
-    tree: dict[str, Any], rule: Callable[[dict[str, Any]], _Rule], n_outputs: int
-) -> _TreeArrays:
-    """Flatten a nested tree. Its nodes are numbered breadth first, so that parents precede children."""
-    nodes = [tree]
-    zeros = [0.0] * n_outputs
-    left, rules, cover, value = [], [], [], []
-    has_cover = True
-    for node in nodes:
-        if "split" in node:
-            left.append(len(nodes))
-            rules.append(rule(node["split"]))
-            cover.append(0.0)
-            value.append(zeros)
-            nodes += [node["left"], node["right"]]
-        else:
-            left.append(-1)
-            rules.append(_NO_RULE)
-            has_cover &= "weight" in node
-            cover.append(real(node.get("weight", 0.0), "weight"))
-            value.append(_reals(node["value"] if n_outputs > 1 else [node["value"]], "value").tolist())
-    for i in reversed(range(len(nodes))):
-        if left[i] >= 0:
-            cover[i] = cover[left[i]] + cover[left[i] + 1]
-    first = np.array(left)
-    return _TreeArrays(
-        first,
-        np.where(first < 0, -1, first + 1),
-        np.array(rules, _RULE),
-        np.array(cover) if has_cover else None,
-        np.array(value, np.float64).reshape(len(nodes), n_outputs),
-    )
