@@ -137,7 +137,9 @@ def overlapped(
     """Call ``write(encode(number, explain(number, item)))`` for each item.
 
     Items are read in a thread of its own, and at most ``max_items`` of them are in memory at the same time.
-    ``explain`` is called in the caller's thread; each function of a sequence in a thread of its own.
+    ``explain`` is called in the caller's thread; each function of a sequence in a thread of its own, after
+    the caller's thread has called one of them for the first item. For this item, the values are compared with
+    the model's predictions, and only the main thread can ignore the warnings of ``predict``.
     ``encode`` is called in up to ``n_encoders`` threads at the same time, and ``write`` in the threads of
     ``encode``, for one item after the other, in order. ``done`` is called in the caller's thread again and
     again, and once at the end.
@@ -179,7 +181,7 @@ def overlapped(
         if callable(explain):
             while explain_next(explain):
                 done()
-        else:
+        elif explain_next(explain[0]):
             for function in explain:
                 other_threads.append(_started("explainer", stoppable(stop, explain_all), function))
         n_written = 0

@@ -27,7 +27,7 @@ from skshapgpu.adapters import adapt
 from skshapgpu.adapters.link_sums import Isotonic, LinkSum, Sigmoid, Term
 from skshapgpu.errors import UnsupportedModelError
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::FutureWarning"), pytest.mark.usefixtures("on_cpu")]
 
 ROWS, BACKGROUND = FRAME.iloc[5:9], FRAME.iloc[40:46]
 

@@ -441,6 +441,7 @@ def test_numbers_that_are_missing_to_all_members() -> None:
     assert len(adapt(zeros).ensemble.zero_missing)
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_linear_leaves() -> None:
     linear = library("lightgbm").LGBMRegressor(
         n_estimators=4, linear_tree=True, num_leaves=4, verbose=-1, n_jobs=1

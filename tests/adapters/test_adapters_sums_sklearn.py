@@ -90,6 +90,7 @@ WITH_PROBABILITIES = [
 ]
 
 
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize("name", WITH_PROBABILITIES)
 def test_probabilities(name: str) -> None:
     model = fitted(name)

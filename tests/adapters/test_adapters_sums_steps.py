@@ -202,6 +202,7 @@ def test_steps_are_copied() -> None:
     assert "refitted" not in repr(explainer)
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_probabilities_of_members_with_steps() -> None:
     members = [("a", moved(boosting())), ("b", encoded(forest_classifier())), ("c", classifier("lightgbm"))]
     model = VotingClassifier(members, voting="soft", weights=[1, 2, 1]).fit(FRAME, THREE)

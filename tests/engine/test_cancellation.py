@@ -58,7 +58,13 @@ def adapted(*trees: Tree, intercept: float = 0.0) -> AdaptedModel:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"data": X[:30]}, {"algorithm": "treeshap"}, {"feature_groups": {"g": [0, 1]}}]
+    "options",
+    [
+        {},
+        {"data": X[:30]},
+        {"algorithm": "treeshap", "device": "cpu"},
+        {"feature_groups": {"g": [0, 1]}},
+    ],
 )
 def test_sums_of_models_that_cancel_add_up(options: dict[str, Any]) -> None:
     model, same = sum_that_cancels(1e8)

@@ -245,6 +245,7 @@ def test_a_transformer_of_an_explainer_knows_the_columns_of_x() -> None:
             transformer.transform(frame[frame.columns[::-1]])
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_functions_of_time_are_no_model() -> None:
     xgb = library("xgboost")
     rows = xgb.DMatrix(X, label_lower_bound=Y, label_upper_bound=Y)

@@ -183,7 +183,10 @@ class Swapped:
         return np.select([codes == 0, codes == 1], [1.0, 0.0], codes)
 
 
-@pytest.mark.parametrize("model_output", ["probability", "log_loss", "response"])
+@pytest.mark.parametrize(
+    "model_output",
+    ["probability", "log_loss", pytest.param("response", marks=pytest.mark.usefixtures("on_cpu"))],
+)
 def test_functions_of_the_margin_are_compared(model_output):
     xgboost = library("xgboost")
     if model_output == "response":
@@ -197,6 +200,7 @@ def test_functions_of_the_margin_are_compared(model_output):
         explain(changed_intercept(adapt(fitted)), X, y, **options)
 
 
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize("step", [88.0, 100.0, 120.0])
 def test_predictions_below_the_normal_range(step: float) -> None:
     """XGBoost rounds them to multiples of 1.4e-45, and to zero."""
@@ -347,6 +351,7 @@ def test_rounding_of_float32_is_no_mistake():
     assert explain(fitted, X, precision="double").checked_against == "model"
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_rounding_within_linear_leaves_is_no_mistake():
     lgb = library("lightgbm")
     rng = np.random.default_rng(0)

@@ -66,7 +66,7 @@ WIDE = np.tile(np.round(_RNG.normal(size=(60, 17)), 1), (40, 1))[:2000]
 def compile_library(folder: Path) -> Path | None:
     """Compile the library that lets calls fail; return None where it cannot be compiled."""
     compiler = shutil.which(os.environ.get("CXX", "c++"))
-    if compiler is None or platform.libc_ver()[0] != "glibc":
+    if compiler is None or shutil.which("ld") is None or platform.libc_ver()[0] != "glibc":
         return None
     library = folder / "failing_calls.so"
     options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"]

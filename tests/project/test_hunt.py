@@ -240,6 +240,7 @@ def test_a_shift_is_found_whatever_the_offset(monkeypatch):
     assert any(text.startswith("additivity") for text in run(5, options).findings)
 
 
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize("form", ["occurring", "all"], ids=["path-dependent", "interventional"])
 def test_wrong_values_of_many_rows_are_found(monkeypatch, form):
     options = PLAIN | {"mode": "many rows", "task": "regression", "form": form, "index": "SII"}

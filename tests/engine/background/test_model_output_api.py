@@ -338,6 +338,7 @@ def test_what_only_the_margin_has(boosting: Any) -> None:
         explain_interactions(boosting, X, y=HIGH)
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_responses_beyond_single_precision() -> None:
     rng = np.random.default_rng(0)
     rows = rng.uniform(size=(400, 3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,7 @@ import numpy as np
 import pytest
 from helpers.gpu_stand_in import CudaError, CudaPlan, install
 from sklearn.datasets import load_diabetes
-from sklearn.ensemble import (
-    RandomForestRegressor,
-)
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
 from skshapgpu import TreeExplainer, explain_batches
 from skshapgpu._common import interrupts
@@ -50,11 +49,13 @@ def test_batches_of_several_gpus(
     calls: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # On a busy machine, one stand-in would take every batch before the other's thread has started.
+    # On a busy machine, one stand-in would take every batch before the other's thread has started. The main
+    # thread explains the first batch before any of them.
     explain, waiting, all_started = CudaPlan.explain, set(names), threading.Barrier(len(names))
 
     def explain_once_all_have_started(plan: CudaPlan, *arguments: Any, **parts: Any) -> None:
-        if (name := f"cuda:{plan.device}") in waiting:
+        is_first = whole and threading.current_thread() is threading.main_thread()
+        if not is_first and (name := f"cuda:{plan.device}") in waiting:
             waiting.remove(name)
             all_started.wait(60)
         explain(plan, *arguments, **parts)
@@ -82,6 +83,21 @@ def test_batches_of_several_gpus(
     assert {f"cuda:{call['device']}" for call in calls} == set(names)
     sizes = {call["n_rows"] for call in calls}
     assert sizes == ({40, len(X) % 40} if whole else {75, len(X) % 150 // 2})
+
+
+@pytest.mark.parametrize("device", ["cuda", ["cuda:0", "cuda:1"]])
+def test_predict_does_not_warn_of_rows_in_batches(tmp_path: Path, device: Any) -> None:
+    """Batches of a file with names are arrays without names, to which ``predict`` is compared."""
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame(X).add_prefix("x")
+    frame.to_parquet(tmp_path / "rows.parquet")
+    model = HistGradientBoostingRegressor(max_iter=3).fit(frame, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        explain_batches(model, tmp_path / "rows.parquet", tmp_path / "out", batch_size=40, device=device)
+    values = pd.read_parquet(tmp_path / "out").to_numpy()
+    np.testing.assert_array_equal(values, TreeExplainer(model, device="cpu").shap_values(frame))
 
 
 def test_an_error_in_a_batch_on_a_gpu(tmp_path: Path, regressor: Any) -> None:
