@@ -254,14 +254,14 @@ class _Splits(NamedTuple):
 
 def _splits(
     trees: Sequence[_Tree], field: dict[str, np.ndarray], order: _NodeOrder
-) -> tuple[_Splits, dict[str, np.ndarray]]:
+) -> tuple[_Splits, dict[str, Any]]:
     """Return the splits, and the attributes of :class:`Ensemble` for category sets, if there are any."""
     default_left = field["decision_type"] & _DEFAULT_LEFT > 0
     missing = field["decision_type"] >> _MISSING_SHIFT
     threshold = _round_at_zero(field["threshold"])
     zero_left = np.where(missing == _MISSING_ZERO, default_left, threshold >= 0)
     nan_left = np.where(missing == _MISSING_NAN, default_left, zero_left)
-    options: dict[str, np.ndarray] = {}
+    options: dict[str, Any] = {}
     categorical = field["decision_type"] & _CATEGORICAL > 0
     if categorical.any():
         first_set = np.cumsum([0] + [len(t.cat_boundaries) - 1 for t in trees[:-1]])

@@ -138,7 +138,7 @@ CHECKS = parametrize_with_checks(list(of_other_libraries()), expected_failed_che
 
 
 def name_without_address(value: Any) -> str:
-    """Return scikit-learn's name of a case, the same in all processes: CatBoost 1.2.0 writes the address of a model."""
+    """Return scikit-learn's name of a case, without the address of a model that CatBoost 1.2.0 writes."""
     return re.sub("objectat0x[0-9a-f]+", "", CHECKS.kwargs["ids"](value))
 
 

@@ -13,7 +13,7 @@ from sklearn.utils.fixes import parse_version
 
 
 def reads_the_corpus(name: str) -> bool:
-    """Return whether the library is installed, and reads its corpus, which a later release may have written."""
+    """Return whether the library is installed, and reads its corpus, which a later release wrote."""
     module = TARGETS[name].module
     if not importlib.util.find_spec(module):
         return False
