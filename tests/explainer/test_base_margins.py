@@ -66,7 +66,8 @@ def test_several_outputs_and_both_classes() -> None:
     np.testing.assert_allclose(both.base_values, np.outer(single.base_values, [-1, 1]), rtol=1e-14)
 
 
-@pytest.mark.parametrize("linear", [False, pytest.param(True, marks=pytest.mark.usefixtures("on_cpu"))])
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize("linear", [False, True])
 def test_init_score_of_lightgbm(linear: bool) -> None:
     lightgbm = library("lightgbm")
     start = np.log(EXPOSURE)

@@ -183,10 +183,8 @@ class Swapped:
         return np.select([codes == 0, codes == 1], [1.0, 0.0], codes)
 
 
-@pytest.mark.parametrize(
-    "model_output",
-    ["probability", "log_loss", pytest.param("response", marks=pytest.mark.usefixtures("on_cpu"))],
-)
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize("model_output", ["probability", "log_loss", "response"])
 def test_functions_of_the_margin_are_compared(model_output):
     xgboost = library("xgboost")
     if model_output == "response":
