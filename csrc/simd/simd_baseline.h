@@ -97,11 +97,10 @@ class BlockIndex {
   // Add a number to the numbers of some rows.
   void add(uint64_t rows, uint16_t number) {
     const Short8 lane = {1, 2, 4, 8, 16, 32, 64, 128};
-    const int16_t x = static_cast<int16_t>(number);
     for (int i = 0; i < 8; ++i) {
       const int16_t bits = static_cast<int16_t>(rows >> (8 * i) & 0xff);
       const Short8 set = (Short8{bits, bits, bits, bits, bits, bits, bits, bits} & lane) == lane;
-      part_[i] += set & Short8{x, x, x, x, x, x, x, x};
+      part_[i] += (UShort8)set & number;
     }
   }
   // Add a number to the rows whose codes are beyond an operand.
@@ -109,13 +108,13 @@ class BlockIndex {
     for (int i = 0; i < 8; ++i) {
       UShort8 c;
       memcpy(&c, codes + 8 * i, sizeof c);
-      part_[i] += (Short8)(c > operand) & static_cast<int16_t>(number);
+      part_[i] += (UShort8)(c > operand) & number;
     }
   }
   void store(uint16_t* out) const { memcpy(out, part_, sizeof part_); }
 
  private:
-  Short8 part_[8] = {};
+  UShort8 part_[8] = {};
 };
 
 // Return a bit for each of 64 codes c: whether (c + bias) <= operand, computed in the width of the codes. The
