@@ -17,9 +17,9 @@ def reads_the_corpus(name: str) -> bool:
     module = TARGETS[name].module
     if not importlib.util.find_spec(module):
         return False
-    # Before 3.1, XGBoost takes 0.5 for the list in which later releases write the base score.
     if module != "xgboost":
         return True
+    # XGBoost 2.1 takes 0.5 for the list in which the corpus has the base score.
     return parse_version(importlib.import_module(module).__version__) >= parse_version("3.1")
 
 

@@ -335,8 +335,7 @@ def _read(document: dict[str, Any], n_features: int) -> ModelParts:
     info = document["features_info"]
     numeric, categorical = _listed_features(info)
     limit = max(n_features, _MAX_COLUMNS_WITH_CTRS)
-    columns = [column for column, _ in [*numeric.values(), *categorical.values()]]
-    n_features = max([n_features, *(column + 1 for column in columns)])
+    n_features = max([n_features, *(column + 1 for column, _ in [*numeric.values(), *categorical.values()])])
     ctrs = CtrReader(document, numeric, categorical)
     splits = _Splits(numeric, categorical, ctrs, _numbered_splits(info), n_features)
     scale, bias = document["scale_and_bias"]
