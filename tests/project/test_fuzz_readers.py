@@ -19,7 +19,7 @@ def reads_the_corpus(name: str) -> bool:
         return False
     if module != "xgboost":
         return True
-    # XGBoost 2.1 takes 0.5 for the list in which the corpus has the base score.
+    # Before 3.1, XGBoost takes 0.5 for the list in which the corpus has the base score.
     return parse_version(importlib.import_module(module).__version__) >= parse_version("3.1")
 
 
