@@ -295,10 +295,10 @@ def _ours(payload: dict[str, Any]) -> System:
     options = dict(payload)
     method = options.pop("method", "shap_values")
     explainer = TreeExplainer(**options)
-    is_banzhaf = method == "banzhaf_values"
+    index = {"banzhaf_values": "BV", "owen_values": "OV"}.get(method)
     return System(
         (lambda X: X.astype(np.float64)) if options["precision"] == "double" else same,
-        (lambda X: explainer.explain(X, index="BV").values) if is_banzhaf else getattr(explainer, method),
+        (lambda X: explainer.explain(X, index=index).values) if index else getattr(explainer, method),
         (lambda raw, _: raw) if method == "shap_interaction_values" else outputs_second,
         _core.instruction_set(),
     )

@@ -31,8 +31,12 @@ RESULTS = {
     "interactions": ("shap_interaction_values", False),
     "background": ("shap_values", True),
     "background-banzhaf": ("banzhaf_values", True),
+    "owen": ("owen_values", False),
 }
 BACKGROUND_ROWS = 1000
+
+#: Neighbouring columns in a group of Owen values.
+GROUP_SIZE = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +74,12 @@ def measure(case: models.Case, results: str, arguments: argparse.Namespace) -> d
         "n_jobs": 1,
         "method": method,
     }
+    if method == "owen_values":
+        n_columns = case.X.shape[1]
+        payload["feature_groups"] = {
+            f"group {first}": list(range(first, min(first + GROUP_SIZE, n_columns)))
+            for first in range(0, n_columns, GROUP_SIZE)
+        }
     paths = {"this": sys.path, "other": [str(arguments.other.resolve()), *sys.path]}
     # Without "site", whose hooks would import an editable installation instead.
     options = {"this": (), "other": ("-S",)}
