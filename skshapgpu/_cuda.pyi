@@ -145,3 +145,6 @@ def driver_version() -> int:
 
 def runtime_version() -> int:
     """Return the CUDA version that the module was built with."""
+
+def compute_capabilities() -> list[tuple[int, int]]:
+    """Return the compute capabilities for which the kernels are compiled."""

@@ -5,6 +5,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/plan.h"
@@ -32,6 +33,8 @@ struct CudaDevice {
 std::vector<CudaDevice> cuda_devices();
 int cuda_driver_version();   // 0: no driver
 int cuda_runtime_version();  // of the build
+// Return the compute capabilities (major, minor) for which the kernels are compiled.
+std::vector<std::pair<int, int>> cuda_compute_capabilities();
 
 // Return the bytes of device memory and page-locked memory that this module holds now.
 size_t cuda_allocated_bytes();

@@ -56,6 +56,13 @@ int cuda_runtime_version() {
   return version;
 }
 
+std::vector<std::pair<int, int>> cuda_compute_capabilities() {
+  std::vector<std::pair<int, int>> capabilities;
+  for (const int number : {__CUDA_ARCH_LIST__})  // such as 750, 900, 1200
+    capabilities.emplace_back(number / 100, number / 10 % 10);
+  return capabilities;
+}
+
 size_t cuda_allocated_bytes() { return cuda_allocated; }
 
 class CudaPlan::Pipeline {

@@ -137,6 +137,7 @@ SKSHAP_MODULE(_cuda, module) {
   module.def("page_locked_bytes", &page_locked_bytes);
   module.def("driver_version", &cuda_driver_version);
   module.def("runtime_version", &cuda_runtime_version);
+  module.def("compute_capabilities", &cuda_compute_capabilities);
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ def cuda_info() -> dict[str, Any]:
         ``available``: whether a GPU can be used. ``reason``: str that says why none can be used, else None.
         ``driver``: the CUDA version that the driver supports, such as "13.0", or None without a driver.
         ``runtime``: the CUDA version with which the package was built, or None if it was built without.
+        ``compute_capabilities``: those for which the package was built, such as ``[(9, 0)]``.
         ``devices``: a dict for each device with its ``name``, ``memory`` in bytes, ``compute_capability`` and
         ``multiprocessors``.
     """
@@ -40,11 +41,13 @@ def cuda_info() -> dict[str, Any]:
         "reason": None,
         "driver": None,
         "runtime": None,
+        "compute_capabilities": [],
         "devices": [],
     }
     try:
         cuda = load_cuda()
         info["runtime"] = _version(cuda.runtime_version())
+        info["compute_capabilities"] = cuda.compute_capabilities()
         info["driver"] = _version(cuda.driver_version())
         devices = cuda.devices()
     except RuntimeError as error:

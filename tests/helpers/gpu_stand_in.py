@@ -317,6 +317,7 @@ def cuda_module() -> ModuleType:
     module.check_calls_with = lambda check: None
     module.limit_page_locked = lambda most_bytes: None
     module.driver_version = module.runtime_version = lambda: 13000
+    module.compute_capabilities = lambda: [(9, 0)]
     return module
 
 

@@ -3,17 +3,21 @@
 An error of the CUDA runtime that stays behind is reported by a later call. In a template, nvcc drops the
 names of fields in an assigned list, ``args = {.n_rows = n}``, so that the numbers go to the first fields.
 nvcc puts the number of its process into the names of kernels in an unnamed namespace, so that two builds of
-one commit differ.
+one commit differ. CMake keeps its own choice of a GPU, which a second configuration took for a given one.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).parents[2] / "csrc" / "cuda"
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "csrc" / "cuda"
 
 #: A call whose result is dropped: a statement of its own, also after a brace or a condition.
 DROPPED = re.compile(r"(?:^\s*|[;{}]\s*|\)\s+|\?\s*|:\s+)(cuda[A-Z]\w*)\(", re.MULTILINE)
@@ -79,3 +83,35 @@ def test_dropped_results_are_found() -> None:
     ]
     assert dropped_results("if (data_) ignore(kHost ? cudaFreeHost(data_) : cudaFree(data_));") == []
     assert dropped_results("if (cudaHostAlloc(&data, n, 0) == cudaSuccess) return data;") == []
+
+
+def gpus_of_configuration(folder: Path, *options: str) -> str:
+    """Configure a build with the GPU module, and return for which GPUs it is."""
+    pybind11 = pytest.importorskip("pybind11")
+    if not all(map(shutil.which, ("cmake", "ninja", "nvcc"))):
+        pytest.skip("needs CMake, ninja and a CUDA toolkit")
+    definitions = {
+        "SKBUILD_PROJECT_NAME": "skshapgpu",
+        "SKBUILD_PROJECT_VERSION": "0",
+        "SKSHAPGPU_CUDA": "ON",
+        "Python_EXECUTABLE": sys.executable,
+        "pybind11_DIR": pybind11.get_cmake_dir(),
+    }
+    given = [f"-D{name}={value}" for name, value in definitions.items()]
+    result = subprocess.run(
+        ["cmake", "-G", "Ninja", "-S", ROOT, "-B", folder, *given, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return re.findall("GPU module for (.*); SKSHAPGPU", result.stdout)[0]
+
+
+def test_second_configuration_is_for_the_same_gpus(tmp_path: Path) -> None:
+    if not SOURCES.exists():
+        pytest.skip("needs the sources")
+    first = gpus_of_configuration(tmp_path)
+    assert gpus_of_configuration(tmp_path) == first and {"75-real", "90-real"} < set(first.split(";"))
+    assert gpus_of_configuration(tmp_path, "-DCMAKE_CUDA_ARCHITECTURES=90-real") == "90-real"
+    assert gpus_of_configuration(tmp_path) == "90-real"

@@ -25,6 +25,9 @@ from skshapgpu import ShapTransformer, TreeExplainer, _core, cuda_info, explain_
 
 PAGE_CODE = Path(__file__).resolve().with_name("page_code.py")
 
+#: Compute capabilities for which wheels with the GPU module have kernels.
+COMPUTE_CAPABILITIES = {(7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)}
+
 #: The largest gap in single precision, relative to the margin or 1.
 TOLERANCE = 1e-5
 
@@ -33,6 +36,8 @@ def main() -> None:
     X, y = load_breast_cancer(return_X_y=True)
     best = best_instruction_set()
     assert _core.instruction_set() == best, f"{_core.instruction_set()} is used instead of {best}"
+    built_for = cuda_info()["compute_capabilities"]
+    assert set(built_for) in (set(), COMPUTE_CAPABILITIES), f"the GPU module is only for {built_for}"
     for name, model, predict in models():
         explanation = TreeExplainer(model.fit(X, y)).explain(X)
         margin = np.ravel(predict(model, X))

@@ -164,7 +164,14 @@ def test_without_a_gpu() -> None:
 
 def test_info() -> None:
     info = cuda_info()
-    assert set(info) == {"available", "reason", "driver", "runtime", "devices"}
+    assert set(info) == {
+        "available",
+        "reason",
+        "driver",
+        "runtime",
+        "compute_capabilities",
+        "devices",
+    }
     assert info["available"] == (info["reason"] is None) == bool(info["devices"])
     assert info["runtime"] is not None
 
