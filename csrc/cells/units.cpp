@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/copied_nodes.h"
 #include "plan/tree_paths.h"
 
 namespace skshap {
@@ -46,10 +47,12 @@ void UnitWriter::cut() {
   parent_.assign(n_nodes, -1);
   is_root_.assign(n_nodes, false);
   n_leaves_.assign(n_nodes, 1);
+  end_.assign(n_nodes, 0);
   for (int32_t node = n_inner_; node-- > 0;) {
     const int32_t left = children_[2 * node], right = children_[2 * node + 1];
     parent_[left] = parent_[right] = node;
     n_leaves_[node] = n_leaves_[left] + n_leaves_[right];
+    end_[node] = std::max({node + 1, end_[left], end_[right]});
     if (n_leaves_[node] <= kUnitLeaves) continue;
     const int32_t larger = n_leaves_[left] < n_leaves_[right] ? right : left;
     is_root_[larger] = true;
@@ -106,11 +109,9 @@ void UnitWriter::add_condition(int32_t node, int32_t child) {
     tests.high = std::min(tests.high, rank_of(test));
 }
 
+// Collect the tests of a unit. Inner nodes are in preorder; those of other units are passed over.
 void UnitWriter::collect(int32_t root) {
-  stack_.assign(1, {root, 0});
-  while (!stack_.empty()) {
-    const int32_t node = stack_.back().first;
-    stack_.pop_back();
+  for (int32_t node = root; node < end_[root];) {
     ColumnTests& tests = tests_of(node);
     tests.inside.push_back(node);
     const int32_t rank = rank_of(nodes_[node]);
@@ -118,10 +119,8 @@ void UnitWriter::collect(int32_t root) {
       const auto place = std::lower_bound(tests.divisors.begin(), tests.divisors.end(), rank);
       if (place == tests.divisors.end() || *place != rank) tests.divisors.insert(place, rank);
     }
-    for (const bool right : {true, false}) {
-      const int32_t child = children_[2 * node + right];
-      if (!is_leaf(child) && !is_root_[child]) stack_.push_back({child, 0});
-    }
+    ++node;
+    while (node < end_[root] && is_root_[node]) node = end_[node];
   }
 }
 
@@ -279,34 +278,23 @@ void UnitWriter::write_tree(int32_t output, int32_t root) {
 
 // Copy the nodes of the unit. Return the number of the copy of its root.
 int32_t UnitWriter::copy(int32_t root, double cover) {
-  const int64_t first = units_.tree_offsets.back();
-  const auto add = [&](int32_t from, double share) {
-    const int32_t number = units_.add_node(share);
-    if (is_leaf(from))
-      std::copy_n(values_ + static_cast<size_t>(from - n_inner_) * value_width_, value_width_,
-                  units_.value.end() - units_.width);
-    else if (from == root || !is_root_[from])
-      stack_.push_back({from, number});
-    return number;
+  const auto add = [&](int64_t from, double share) {
+    units_.add_node(share);
+    if (from < n_inner_) return from == root || !is_root_[from];
+    std::copy_n(values_ + static_cast<size_t>(from - n_inner_) * value_width_, value_width_,
+                units_.value.end() - units_.width);
+    return false;
   };
-  const int32_t copied = add(root, cover);
-  while (!stack_.empty()) {
-    const auto [from, number] = stack_.back();
-    stack_.pop_back();
+  return copy_nodes(units_, root, cover, add, [&](int64_t from, int64_t place) {
     const DecideNode& test = nodes_[from];
-    DecideNode& to = units_.test[first + number];
-    to = {.column = tests_[test.column].number,
-          .operand = test.operand,
-          .previous = 0,
-          .bias = test.bias,
-          .flags = static_cast<uint8_t>(test.flags & (kFlip | kCategorical))};
-    units_.player[first + number] = feature_of_column_[test.column];
-    const int32_t left = add(children_[2 * from], shares_[from]);
-    const int32_t right = add(children_[2 * from + 1], 1 - shares_[from]);
-    units_.left[first + number] = left;
-    units_.right[first + number] = right;
-  }
-  return copied;
+    units_.test[place] = {.column = tests_[test.column].number,
+                          .operand = test.operand,
+                          .previous = 0,
+                          .bias = test.bias,
+                          .flags = static_cast<uint8_t>(test.flags & (kFlip | kCategorical))};
+    units_.player[place] = feature_of_column_[test.column];
+    return CopiedChildren{children_[2 * from], children_[2 * from + 1], shares_[from], 1 - shares_[from]};
+  });
 }
 
 void UnitWriter::add_features() {

@@ -75,8 +75,6 @@ class UnitWriter {
   int32_t copy(int32_t root, double cover);
   void add_features();
 
-  bool is_leaf(int32_t node) const { return node >= n_inner_; }
-
   const Plan& plan_;
   CellProgram& cells_;
   std::vector<uint32_t>& category_bits_;
@@ -90,9 +88,9 @@ class UnitWriter {
   const int32_t* children_ = nullptr;
   const DecideNode* nodes_ = nullptr;
   const double *shares_ = nullptr, *values_ = nullptr;
-  // By node and leaf: the parent, whether a unit begins there, and the leaves below that are in no other
-  // unit.
-  std::vector<int32_t> parent_;
+  // By node and leaf: the parent, the end of the inner nodes below, whether a unit begins there, and the
+  // leaves below that are in no other unit.
+  std::vector<int32_t> parent_, end_;
   std::vector<bool> is_root_;
   std::vector<uint32_t> n_leaves_;
   // The unit that is written.
@@ -102,7 +100,6 @@ class UnitWriter {
   uint32_t n_key_values_ = 1;  // of the last key
   std::vector<bool> is_used_;  // by feature
   std::vector<uint32_t> classes_;
-  std::vector<std::pair<int32_t, int32_t>> stack_;
 };
 
 }  // namespace skshap

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/copied_nodes.h"
 #include "plan/tree_paths.h"
 
 namespace skshap {
@@ -145,23 +146,17 @@ void UnitTrees::add_unit(const Unit& unit) {
 // Copy a node and all nodes below it. Return the number of the copy in its new tree.
 int32_t UnitTrees::copy(int32_t node, double cover) {
   const int64_t first = units_.tree_offsets.back();
-  const auto add = [&](int32_t from, double share) {
-    const int32_t number = units_.add_node(share), width = units_.width;
-    if (is_leaf(from))
-      std::copy_n(values_ + static_cast<size_t>(from - n_inner_) * width, width, units_.value.end() - width);
-    else
-      stack_.push_back({from, number});
-    return number;
+  const auto add = [&](int64_t from, double share) {
+    units_.add_node(share);
+    if (from < n_inner_) return true;
+    const int32_t width = units_.width;
+    std::copy_n(values_ + static_cast<size_t>(from - n_inner_) * width, width, units_.value.end() - width);
+    return false;
   };
-  const int32_t root = add(node, cover);
-  while (!stack_.empty()) {
-    const auto [from, number] = stack_.back();
-    stack_.pop_back();
-    set_test(number, from);
-    units_.left[first + number] = add(children_[2 * from], shares_[from]);
-    units_.right[first + number] = add(children_[2 * from + 1], 1 - shares_[from]);
-  }
-  return root;
+  return copy_nodes(units_, node, cover, add, [&](int64_t from, int64_t place) {
+    set_test(static_cast<int32_t>(place - first), static_cast<int32_t>(from));
+    return CopiedChildren{children_[2 * from], children_[2 * from + 1], shares_[from], 1 - shares_[from]};
+  });
 }
 
 // Give a node the test of a node of the plan.

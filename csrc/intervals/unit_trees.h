@@ -29,8 +29,6 @@ class UnitTrees {
   void set_test(int32_t number, int32_t node);
   void set_test(int32_t number, const DecideNode& test, int32_t feature);
 
-  bool is_leaf(int32_t node) const { return node >= n_inner_; }
-
   const Plan& plan_;
   const std::vector<int32_t> feature_of_column_;  // positions in Plan::features
   int32_t n_walked_ = 0;
@@ -41,7 +39,6 @@ class UnitTrees {
   const double *shares_ = nullptr, *values_ = nullptr;
   CodedTreeArrays units_;
   std::vector<int32_t> next_;
-  std::vector<std::pair<int32_t, int32_t>> stack_;
 };
 
 }  // namespace skshap

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/copied_nodes.h"
 #include "plan/quadrature.h"
 
 namespace skshap {
@@ -227,18 +228,9 @@ void OwenTrees::find_leaves(int32_t tree, int32_t apart) {
 // Return the work of walking a copy that has the leaves of some sets.
 size_t OwenTrees::cost(int32_t tree, uint64_t sets) const {
   const int64_t root = from_.tree_offsets[tree];
-  size_t n_leaves = 0;
-  std::vector<int64_t> stack{root};
-  while (!stack.empty()) {
-    const int64_t node = stack.back();
-    stack.pop_back();
-    if (from_.is_leaf(node) || !(sets_of_node_[node - root] & sets)) {
-      ++n_leaves;
-      continue;
-    }
-    stack.push_back(root + from_.right[node]);
-    stack.push_back(root + from_.left[node]);
-  }
+  size_t n_leaves = 1;  // one more than inner nodes
+  for (size_t i = 0; i < sets_of_node_.size(); ++i)
+    n_leaves += (sets_of_node_[i] & sets) && !from_.is_leaf(root + static_cast<int64_t>(i));
   int32_t most_others = 0, most_apart = 0;
   for (int32_t set = 0; set < kMaxSets; ++set) {
     if (!((sets & sets_of_node_.front()) >> set & 1)) continue;
@@ -259,37 +251,25 @@ void OwenTrees::copy_unwalked(int32_t tree) {
 // Copy a tree, with the features of the group `apart` as players unless it is kNone. A subtree without leaves
 // of these sets becomes a leaf of value 0. Only a copy with all leaves adds to margins.
 void OwenTrees::copy(int32_t tree, int32_t apart, uint64_t sets) {
-  struct CopyVisit {
-    int64_t node;
-    int32_t number;
-  };
-  const int64_t root = from_.tree_offsets[tree], first = copies_.tree_offsets.back();
+  const int64_t root = from_.tree_offsets[tree];
   const size_t width = static_cast<size_t>(from_.value_width);
-  const auto add = [&](int64_t node, bool is_left_out) {
-    const int32_t number = copies_.add_node(from_.cover[node]);
+  const auto add = [&](int64_t node, double cover) {
+    copies_.add_node(cover);
     copies_.test.back() = from_.test[node];
     is_apart_.push_back(0);
-    if (!is_left_out && from_.is_leaf(node))
-      std::copy_n(from_.value + node * width, width, copies_.value.end() - from_.value_width);
-    return number;
+    if (sets != kAllLeaves && !(sets_of_node_[node - root] & sets)) return false;
+    if (!from_.is_leaf(node)) return true;
+    std::copy_n(from_.value + node * width, width, copies_.value.end() - from_.value_width);
+    return false;
   };
-  std::vector<CopyVisit> stack{{root, add(root, false)}};
-  while (!stack.empty()) {
-    const CopyVisit item = stack.back();
-    stack.pop_back();
-    if (from_.is_leaf(item.node)) continue;
-    const int32_t feature = from_.player[item.node], group = groups_[feature];
-    const bool is_apart = group == apart, is_alone = apart == kNone && is_alone_at(tree, item.node);
-    copies_.player[first + item.number] = is_apart || is_alone ? feature : from_.n_features + group;
-    is_apart_[first + item.number] = is_apart;
-    for (const bool right : {false, true}) {
-      const int64_t child = root + (right ? from_.right : from_.left)[item.node];
-      const bool is_left_out = sets != kAllLeaves && !(sets_of_node_[child - root] & sets);
-      const int32_t number = add(child, is_left_out);
-      (right ? copies_.right : copies_.left)[first + item.number] = number;
-      if (!is_left_out) stack.push_back({child, number});
-    }
-  }
+  copy_nodes(copies_, root, from_.cover[root], add, [&](int64_t node, int64_t copied) {
+    const int32_t feature = from_.player[node], group = groups_[feature];
+    const bool is_apart = group == apart, is_alone = apart == kNone && is_alone_at(tree, node);
+    copies_.player[copied] = is_apart || is_alone ? feature : from_.n_features + group;
+    is_apart_[copied] = is_apart;
+    const int64_t left = root + from_.left[node], right = root + from_.right[node];
+    return CopiedChildren{left, right, from_.cover[left], from_.cover[right]};
+  });
   copies_.end_tree(from_.tree_output[tree]);
   adds_margin_.push_back(sets == kAllLeaves);
   n_saving_.push_back(apart == kNone ? 0 : size_if_balanced(apart));

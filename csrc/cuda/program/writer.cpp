@@ -129,22 +129,31 @@ void CudaWriter<T>::sort_slots() {
   uses_.clear();
 }
 
-// --- The fused form ---
+// --- The walk over the tree, for both forms ---
 
 template <class T>
-void CudaWriter<T>::emit() {
-  own_.assign(tree_.nodes.size(), -1);
-  free_bits_ = pairs_ || !nodes_.s.empty() ? ~(1u << kAlwaysAlive) : ~uint32_t{0};
-  op(kCudaNextTree);
-  close();
+void CudaWriter<T>::write_tree() {
+  const bool general = out_.chunks.back().general;
+  if (general) {
+    op(kGeneralNextTree);
+  } else {
+    own_.assign(tree_.nodes.size(), -1);
+    free_bits_ = pairs_ || !nodes_.s.empty() ? ~(1u << kAlwaysAlive) : ~uint32_t{0};
+    op(kCudaNextTree);
+    close();
+  }
   push_place(tree_.root);
   while (!steps_.empty()) {
     const Step step = steps_.back();
     steps_.pop_back();
     switch (step.kind) {
-      case Step::kVisit: visit(step.node); break;
-      case Step::kMiddle: write_frame(kCudaMiddle, step.node, 0); break;
-      case Step::kExit: exit(step.node); break;
+      case Step::kVisit:
+        if (general ? general_visit(step.node) : visit(step.node)) push_children(step.node);
+        break;
+      case Step::kMiddle:
+        general ? general_node(step.node, kGeneralMiddle) : write_frame(kCudaMiddle, step.node, 0);
+        break;
+      case Step::kExit: general ? general_exit(step.node) : exit(step.node); break;
       default: join(step);
     }
   }
@@ -167,17 +176,29 @@ void CudaWriter<T>::push_place(const CudaTree::Place& place) {
 }
 
 template <class T>
-void CudaWriter<T>::visit(int32_t i) {
+void CudaWriter<T>::push_children(int32_t i) {
   const CudaTree::Node& n = tree_.nodes[i];
-  if (tree_.fused(n)) return emit_fused(i);
-  take_bit(i);
-  write_frame(kCudaEnter, i, n.share);
   steps_.push_back({Step::kExit, i, nullptr});
   if (!n.right.is_leaf()) {
     push_place(n.right);
     steps_.push_back({Step::kMiddle, i, nullptr});
   }
   push_place(n.left);
+}
+
+// --- The fused form ---
+
+// Write a node. Return whether its children are to be written: those of a fused node have been.
+template <class T>
+bool CudaWriter<T>::visit(int32_t i) {
+  const CudaTree::Node& n = tree_.nodes[i];
+  if (tree_.fused(n)) {
+    emit_fused(i);
+    return false;
+  }
+  take_bit(i);
+  write_frame(kCudaEnter, i, n.share);
+  return true;
 }
 
 template <class T>
@@ -369,36 +390,24 @@ void CudaWriter<T>::node(int32_t i, bool decides) {
 
 // --- The general form ---
 
+// Write a node. Return whether its children are to be written: those of a pair have been.
 template <class T>
-void CudaWriter<T>::emit_general() {
-  struct GeneralVisit {
-    int32_t node;
-    CudaGeneralOp stage;
-  };
-  op(kGeneralNextTree);
-  std::vector<GeneralVisit> stack{{tree_.root.first, kGeneralEnter}};
-  while (!stack.empty()) {
-    const GeneralVisit item = stack.back();
-    stack.pop_back();
-    const CudaTree::Node& n = tree_.nodes[item.node];
-    if (item.stage == kGeneralEnter && n.pair) {
-      general_node(item.node, kGeneralPair);
-      general_leaf(n.right.leaf);
-      general_leaf(n.left.leaf);
-      if (pairs_) general_interactions(item.node);
-      continue;
-    }
-    general_node(item.node, item.stage);
-    if (item.stage == kGeneralExitLeaf) general_leaf(n.right.leaf);
-    if (item.stage >= kGeneralExit && pairs_) general_interactions(item.node);
-    if (item.stage != kGeneralEnter) continue;
-    stack.push_back({item.node, n.right.is_leaf() ? kGeneralExitLeaf : kGeneralExit});
-    if (!n.right.is_leaf()) {
-      stack.push_back({n.right.first, kGeneralEnter});
-      stack.push_back({item.node, kGeneralMiddle});
-    }
-    stack.push_back({n.left.first, kGeneralEnter});
-  }
+bool CudaWriter<T>::general_visit(int32_t i) {
+  const CudaTree::Node& n = tree_.nodes[i];
+  general_node(i, n.pair ? kGeneralPair : kGeneralEnter);
+  if (!n.pair) return true;
+  general_leaf(n.right.leaf);
+  general_leaf(n.left.leaf);
+  if (pairs_) general_interactions(i);
+  return false;
+}
+
+template <class T>
+void CudaWriter<T>::general_exit(int32_t i) {
+  const CudaTree::Node& n = tree_.nodes[i];
+  general_node(i, n.right.is_leaf() ? kGeneralExitLeaf : kGeneralExit);
+  if (n.right.is_leaf()) general_leaf(n.right.leaf);
+  if (pairs_) general_interactions(i);
 }
 
 template <class T>

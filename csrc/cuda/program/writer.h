@@ -22,7 +22,7 @@ class CudaWriter {
   bool is_open() const { return open_; }
 
   // Write the open tree.
-  void write_tree() { out_.chunks.back().general ? emit_general() : emit(); }
+  void write_tree();
 
  private:
   using Element = typename CudaProgram<T>::Element;
@@ -37,16 +37,16 @@ class CudaWriter {
   uint32_t slot(int32_t place);
   bool has_shares(int32_t place) const;
   void sort_slots();
-  // A step of writing the fused form: a visit of a node, or the frame or leaf of a joined place.
+  // A step of writing a tree: a visit of a node or, in the fused form, the frame or leaf of a joined place.
   struct Step {
     enum Kind { kVisit, kMiddle, kExit, kJoinEnter, kJoinMiddle, kJoinExit, kJoinLeaf } kind;
     int32_t node;
     const double* leaf;
   };
 
-  void emit();
   void push_place(const CudaTree::Place& place);
-  void visit(int32_t i);
+  void push_children(int32_t i);
+  bool visit(int32_t i);
   void exit(int32_t i);
   void write_frame(CudaKind kind, int32_t i, double constant);
   void join(const Step& step);
@@ -62,7 +62,8 @@ class CudaWriter {
   const std::vector<double>& times(const CudaTree::Node& n) const { return n.apart ? nodes_.s : nodes_.t; }
   void factors(const CudaTree::Node& n);
   void node(int32_t i, bool decides = true);
-  void emit_general();
+  bool general_visit(int32_t i);
+  void general_exit(int32_t i);
   void general_node(int32_t i, CudaGeneralOp code);
   void general_interactions(int32_t i) { plan_.order < 3 ? general_pairs(i) : general_triples(i); }
   void general_pairs(int32_t i);
