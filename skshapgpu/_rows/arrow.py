@@ -65,9 +65,24 @@ def is_category(kind: Any) -> bool:
     return is_dictionary(kind) or is_text(kind)
 
 
-def decoded(column: Any) -> Any:
-    """Return a column with its dictionary codes, if it has any, replaced by values."""
-    return column.cast(column.type.value_type) if is_dictionary(column.type) else column
+def decoded(name: str, column: Any) -> Any:
+    """Return a column with its dictionary codes, if it has any, replaced by values.
+
+    Raise ``ValueError`` if the values are of a type that Arrow does not know, such as the intervals of pandas.
+    """
+    if not is_dictionary(column.type):
+        return column
+    try:
+        return column.cast(column.type.value_type)
+    except NotImplementedError as error:  # pyarrow.lib.ArrowNotImplementedError is one
+        raise categories_error(name, column.type.value_type) from error
+
+
+def categories_error(name: str, kind: Any) -> ValueError:
+    """Return the error for a column with categories of this type, which cannot be read back."""
+    return ValueError(
+        f"column {name!r} has categories of type {kind}, which pandas cannot read: pass strings or numbers"
+    )
 
 
 def is_dictionary(kind: Any) -> bool:

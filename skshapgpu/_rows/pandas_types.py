@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._common.lazy import import_for
-from .arrow import MISSING_KEY, MISSING_NAN, is_dictionary, require_arrow
+from .arrow import MISSING_KEY, MISSING_NAN, categories_error, is_dictionary, require_arrow
 from .real_numbers import has_categories
 
 #: Key of a schema's metadata in which pandas describes the frame.
@@ -102,10 +102,7 @@ class _Dictionary:
         try:
             self._values |= dict.fromkeys(dictionary.to_pylist())
         except TypeError as error:
-            raise ValueError(
-                f"column {name!r} has categories of type {dictionary.type}, which pandas cannot read: pass "
-                "strings or numbers"
-            ) from error
+            raise categories_error(name, dictionary.type) from error
 
     def content(self) -> tuple[list[Any], bool]:
         """Return the values, and whether their order has a meaning."""

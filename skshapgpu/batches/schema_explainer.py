@@ -262,7 +262,7 @@ class SchemaExplainer:
                     require_values_of_categories(arguments.silent._reader, frame, types)
             return frame
         if arguments.explainer.family == "sklearn":  # scikit-learn would reject dictionaries with nulls
-            columns = [decoded(column) for column in columns]
+            columns = [decoded(name, column) for name, column in zip(names, columns)]
         return arrow.Table.from_arrays(columns, names=list(names))
 
     def _types_of_batch(self, batch: Any, names: Sequence[str]) -> PandasTypes:

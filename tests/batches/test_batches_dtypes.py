@@ -414,6 +414,10 @@ def test_what_pandas_cannot_read_back_is_refused(tmp_path: Path) -> None:
         explain_batches(model, tmp_path / "rows.feather", tmp_path / "out.npy")
     with pytest.raises(ValueError, match=r"column 'k' has categories of type .*interval"):
         BatchExplainer(model)(pa.RecordBatch.from_pandas(frame))
+    histograms = HistGradientBoostingRegressor(max_iter=3, categorical_features="from_dtype")
+    histograms.fit(frame, frame["a"])
+    with pytest.raises(ValueError, match=r"column 'k' has categories of type .*interval"):
+        BatchExplainer(histograms)(pa.RecordBatch.from_pandas(frame))
     lists = pa.table({"a": X["float"], "k": pa.array([[1, None], [2]] * 30)})
     with pytest.raises(ValueError, match="column 'k' has lists of int64 with missing values"):
         explain_batches(model, lists, tmp_path / "out.npy")
