@@ -295,7 +295,7 @@ def _ours(payload: dict[str, Any]) -> System:
     options = dict(payload)
     method = options.pop("method", "shap_values")
     explainer = TreeExplainer(**options)
-    index = {"banzhaf_values": "BV", "owen_values": "OV"}.get(method)
+    index: Any = {"banzhaf_values": "BV", "owen_values": "OV"}.get(method)
     return System(
         (lambda X: X.astype(np.float64)) if options["precision"] == "double" else same,
         (lambda X: explainer.explain(X, index=index).values) if index else getattr(explainer, method),
