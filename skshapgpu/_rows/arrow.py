@@ -68,7 +68,7 @@ def is_category(kind: Any) -> bool:
 def decoded(name: str, column: Any) -> Any:
     """Return a column with its dictionary codes, if it has any, replaced by values.
 
-    Raise ``ValueError`` if the values are of a type that Arrow does not know, such as the intervals of pandas.
+    Raise ``ValueError`` if Arrow does not know the type of the values, as that of the intervals of pandas.
     """
     if not is_dictionary(column.type):
         return column
