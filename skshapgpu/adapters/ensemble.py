@@ -346,6 +346,8 @@ class Ensemble:
     def _validate_categories(self) -> None:
         sets = self.category_set
         if not len(sets):
+            if len(self.category_values) or len(self.category_listed_left):
+                raise ValueError("category_set is empty, but there are category sets")
             return
         offsets, values = self.category_offsets, self.category_values
         n_sets = len(self.category_listed_left)

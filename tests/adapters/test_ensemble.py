@@ -106,6 +106,7 @@ BROKEN = {
     "empty tree": ({"tree_offsets": [0, 0, 8]}, "every tree needs at least one node"),
     "zero_missing too short": ({"zero_missing": [True]}, "zero_missing must be empty or have n_features"),
     "category_set too short": ({"category_set": [-1] * 7}, "category_set needs n_nodes entries"),
+    "categories without a category_set": ({"category_set": []}, "category_set is empty, but there are"),
     "unknown category set": (changed("category_set", 5, 1), "node 0 of tree 1 has an unknown category set"),
     "category set below -1": (changed("category_set", 5, -2), "node 0 of tree 1 has an unknown category set"),
     "too few category offsets": ({"category_offsets": [0]}, r"category_offsets n_sets \+ 1"),
