@@ -564,8 +564,8 @@ void against_background(Bytes& bytes, const Ensemble& ensemble, const Input& inp
     std::vector<double> labels(static_cast<size_t>(input.rows.n_rows),
                                link == Link::kSquaredError ? bytes.finite() : 1.0);
     Results<double> of_link(rescaled.plan, input.rows.n_rows, false);
-    explain_rescaled(rescaled, input.rows, link == Link::kLogistic ? nullptr : labels.data(), of_link.result,
-                     n_threads, kNever);
+    explain_rescaled(rescaled, input.rows, link == Link::kLogistic ? nullptr : labels.data(), nullptr,
+                     of_link.result, n_threads, kNever);
     checks.margin(of_link);
   } catch (const std::invalid_argument&) {  // a path has more than 64 features
   }

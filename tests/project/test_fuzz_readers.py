@@ -1,8 +1,11 @@
-"""The fuzzer of readers: a few cases of each target, and results that it must report."""
+"""The fuzzer of readers: a few cases of each target, and results that it must report. The core's compiles."""
 
 from __future__ import annotations
 
 import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +24,14 @@ def reads_the_corpus(name: str) -> bool:
         return True
     # Before 3.1, XGBoost takes 0.5 for the list in which the corpus has the base score.
     return parse_version(importlib.import_module(module).__version__) >= parse_version("3.1")
+
+
+def test_fuzzer_of_the_core_compiles() -> None:
+    root, compiler = Path(__file__).parents[2], shutil.which("g++")
+    if compiler is None or not (root / "csrc").exists():
+        pytest.skip("needs GCC and the sources")
+    command = [compiler, "-std=c++17", "-fsyntax-only", "-I", root / "csrc", root / "tests/fuzz/core.cpp"]
+    assert subprocess.run(command, check=False).returncode == 0
 
 
 def test_cases() -> None:
