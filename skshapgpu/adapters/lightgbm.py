@@ -251,8 +251,6 @@ def _require_known_header(head: dict[str, str]) -> None:
     require_known(name, "objectives", [objective], _OBJECTIVES)
     require_known(name, f"parameters of the objective {objective!r}", parameters, _OBJECTIVE_PARAMETERS)
     if objective.startswith("multiclass"):
-        if "num_class" not in parameters:
-            raise ValueError(f"{name} has the objective {objective} without num_class")
         n_classes = whole_in_string(parameters, "num_class", low=1)
         if n_classes != whole_in_string(head, "num_class"):
             raise ValueError(f"{name} has {head['num_class']} classes, but its objective {n_classes}")

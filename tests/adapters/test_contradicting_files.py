@@ -386,7 +386,7 @@ def lightgbm(name: str, old: str, new: str) -> bytes:
         ("regression", "feature_infos=", "feature_infos=none ", "no feature_infos for each of 3 features"),
         ("regression", "objective=regression", "objective=", "an objective without a name"),
         ("classes", "objective=multiclass", "objective=", "an objective without a name"),
-        ("classes", "objective=multiclass num_class:3", "objective=multiclass", "without num_class"),
+        ("classes", "objective=multiclass num_class:3", "objective=multiclass", "it has no 'num_class'"),
         ("classes", "objective=multiclass num_class:3", "objective=multiclass num_class:", "num_class is ''"),
         ("regression", "Column_1", "", "a feature without a name"),
         ("regression", "Column_1", "Column\0_1", "a null character"),

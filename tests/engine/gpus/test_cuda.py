@@ -164,16 +164,11 @@ def test_without_a_gpu() -> None:
 
 def test_info() -> None:
     info = cuda_info()
-    assert set(info) == {
-        "available",
-        "reason",
-        "driver",
-        "runtime",
-        "compute_capabilities",
-        "devices",
-    }
+    assert set(info) == {"available", "reason", "driver", "runtime", "compute_capabilities", "devices"}
     assert info["available"] == (info["reason"] is None) == bool(info["devices"])
     assert info["runtime"] is not None
+    built_for = info["compute_capabilities"]
+    assert built_for and (7, 5) <= min(built_for) <= max(built_for) < (20, 0)
 
 
 # With a GPU
