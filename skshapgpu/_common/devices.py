@@ -32,8 +32,8 @@ def cuda_info() -> dict[str, Any]:
         ``available``: whether a GPU can be used. ``reason``: str that says why none can be used, else None.
         ``driver``: the CUDA version that the driver supports, such as "13.0", or None without a driver.
         ``runtime``: the CUDA version with which the package was built, or None if it was built without.
-        ``compute_capabilities``: list of those for which the package was built, such as ``[(9, 0)]``; empty if
-        it was built without.
+        ``compute_capabilities``: list of those for which the package was built, such as ``[(9, 0)]``; empty
+        if it was built without.
         ``devices``: a dict for each device with its ``name``, ``memory`` in bytes, ``compute_capability`` and
         ``multiprocessors``.
     """
