@@ -514,10 +514,9 @@ class HostRows:
 
 def tested_columns(ensemble: Ensemble) -> np.ndarray:
     """Return the columns that trees test, or that linear leaves have, ascending."""
-    is_tested = np.zeros(ensemble.n_features, bool)
-    is_tested[ensemble.feature[ensemble.left >= 0]] = True
-    is_tested[ensemble.linear_feature] = True
-    return np.flatnonzero(is_tested)
+    # Not by a flag for each column: a model may claim many more columns than it has nodes.
+    columns = np.concatenate([ensemble.feature[ensemble.left >= 0], ensemble.linear_feature])
+    return np.unique(columns).astype(np.intp)
 
 
 def read(

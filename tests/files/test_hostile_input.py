@@ -237,12 +237,8 @@ def test_xgboost_leaves_of_many_outputs_among_others() -> None:
 )
 def test_a_model_that_says_it_has_two_thousand_million_features() -> None:
     program = """
-import resource
-import numpy as np
+import resource, tracemalloc
 from skshapgpu import TreeExplainer, register_adapter
-from skshapgpu._files import storage
-from skshapgpu._rows import inputs
-from skshapgpu.adapters.sklearn_categories import OrdinalCategories
 from skshapgpu.adapters.ensemble import Ensemble, Tree
 from skshapgpu.adapters.schema import AdaptedModel, InputSchema
 
@@ -252,7 +248,9 @@ class Model: ...
 ensemble = Ensemble.from_trees([tree], n_features=n, intercept=0.0)
 register_adapter("__main__.Model", lambda _: AdaptedModel(ensemble, InputSchema(n), "test"))
 resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32))
+tracemalloc.start()
 assert TreeExplainer(Model(), device="cpu").expected_value == 1.5
+assert tracemalloc.get_traced_memory()[1] < 2**24
 """
     subprocess.run([sys.executable, "-c", program], check=True)
 
