@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+from packaging.version import Version
 
 
 class Source(NamedTuple):
@@ -99,10 +100,16 @@ def _frames(X: pd.DataFrame, folder: Path) -> Source:
     return Source(iter([X.iloc[:4], X.iloc[4:9], X.iloc[9:]]), X, [X])
 
 
+def _read_csv(path: Path) -> pd.DataFrame:
+    """Read numbers as the nearest float64, as the package does; pandas before 3.1 may miss the last digit."""
+    exact = {} if Version(pd.__version__) >= Version("3.1") else {"float_precision": "round_trip"}
+    return pd.read_csv(path, **exact)
+
+
 def _csv(X: pd.DataFrame, folder: Path) -> Source:
     path = folder / "rows.csv"
     X.to_csv(path, index=False)
-    read = pd.read_csv(path)
+    read = _read_csv(path)
     return Source(path, read, [read])
 
 
@@ -110,7 +117,7 @@ def _several_csv(X: pd.DataFrame, folder: Path) -> Source:
     paths = [folder / "part-0.csv", folder / "part-1.csv"]
     for path, part in zip(paths, _halves(X)):
         part.to_csv(path, index=False)
-    parts = [pd.read_csv(path) for path in paths]
+    parts = [_read_csv(path) for path in paths]
     return Source(paths, pd.concat(parts, ignore_index=True), parts)
 
 
