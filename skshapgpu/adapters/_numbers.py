@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,11 @@ def real(value: Any, name: str) -> float:
     return float(value)
 
 
+@cache
+def _range(dtype: np.dtype[Any]) -> tuple[int, int]:
+    return np.iinfo(dtype).min, np.iinfo(dtype).max
+
+
 def whole_numbers(values: Any, name: str, dtype: npt.DTypeLike, low: int | None = None) -> np.ndarray:
     """Return an array of the whole numbers in a list, or a typed array as it is.
 
@@ -58,17 +64,20 @@ def whole_numbers(values: Any, name: str, dtype: npt.DTypeLike, low: int | None 
     allowed, unless ``low`` is the smallest number.
     """
     target = np.dtype(dtype)
-    limits = np.iinfo(target)
-    low = limits.min if low is None else low
-    if isinstance(values, list) and {int}.issuperset(map(type, values)):
+    is_typed = isinstance(values, np.ndarray) and values.dtype.newbyteorder("=") == target
+    if is_typed and low is None:
+        return values
+    smallest, largest = _range(target)
+    low = smallest if low is None else low
+    if is_typed:
+        lowest, highest = int(values.min(initial=largest)), low
+    elif isinstance(values, list) and {int}.issuperset(map(type, values)):
         lowest, highest = min(values, default=low), max(values, default=low)
-    elif isinstance(values, np.ndarray) and values.dtype.newbyteorder("=") == target:
-        lowest, highest = int(values.min(initial=limits.max)), low
     else:
         raise ValueError(f"{name} is {values!r:.80}, not a list of whole numbers of the type {target}")
-    if lowest < low or highest > limits.max:
+    if lowest < low or highest > largest:
         outside = lowest if lowest < low else highest
-        raise ValueError(f"{name} has the number {outside}, which is not in {low}..{limits.max}")
+        raise ValueError(f"{name} has the number {outside}, which is not in {low}..{largest}")
     return np.array(values, target) if isinstance(values, list) else values
 
 

@@ -125,7 +125,7 @@ def rounds(forest: dict[str, Any]) -> np.ndarray:
 
 
 def trees(forest: dict[str, Any], n_features: int) -> list[dict[str, Any]]:
-    """Return the trees with an array for each list of numbers, after checking them one by one."""
+    """Return the trees with an array for each list of numbers, after checking them."""
     listed = forest["trees"]
     if not isinstance(listed, list):
         raise ValueError(f"trees is {listed!r:.80}, not a list")
@@ -135,6 +135,7 @@ def trees(forest: dict[str, Any], n_features: int) -> list[dict[str, Any]]:
             checked.append(_tree(tree, number, n_features))
         except ValueError as error:
             raise ValueError(f"tree {number}: {error}") from error
+    _require_links(checked)
     return checked
 
 
@@ -166,7 +167,7 @@ def _tree(tree: dict[str, Any], number: int, n_features: int) -> dict[str, Any]:
         checked[name] = _array(tree[name], name, arrays[name])
     if len({type(tree[name]) for name in arrays}) > 1:
         raise ValueError("some of its arrays are typed, and some are lists")
-    _require_links(checked, n_nodes, whole_in_string(params, "num_deleted"))
+    whole_in_string(params, "num_deleted")
     _require_categories(checked, n_nodes)
     return checked
 
@@ -177,25 +178,41 @@ def _array(values: Any, name: str, dtype: npt.DTypeLike) -> np.ndarray:
     return whole_numbers(values, name, dtype)
 
 
-def _require_links(tree: dict[str, Any], n_nodes: int, n_deleted: int) -> None:
-    """Raise unless children are nodes of the tree, and each names its parent."""
-    left, right, parent = tree["left_children"], tree["right_children"], tree["parents"]
-    if parent[0] not in _NO_PARENT or ((parent[1:] < 0) | (parent[1:] >= n_nodes)).any():
-        raise ValueError("parents has a number that is no node of the tree")
+def _require_links(trees: list[dict[str, Any]]) -> None:
+    """Raise unless children are nodes of their trees, each names its parent, and marks have known values.
+
+    All trees are checked at once, as a model may have thousands of small ones.
+    """
+    sizes = np.array([len(tree["parents"]) for tree in trees], np.int64)
+    tree_of = np.repeat(np.arange(len(trees)), sizes)
+    start, n_nodes = np.repeat(np.cumsum(sizes) - sizes, sizes), np.repeat(sizes, sizes)
+    left, right, parent, feature = (
+        joined(trees, name, np.int32) for name in ("left_children", "right_children", "parents", "split_indices")
+    )
+    default_left = joined(trees, "default_left", np.uint8)
+
+    def require(is_right: np.ndarray, nodes: np.ndarray | slice, problem: str) -> None:
+        if not is_right.all():
+            raise ValueError(f"tree {tree_of[nodes][np.argmin(is_right)]}: {problem}")
+
+    everywhere, number = slice(None), np.arange(len(start)) - start
+    is_node = (parent >= 0) & (parent < n_nodes)
+    is_node = np.where(number == 0, np.isin(parent, _NO_PARENT), is_node)
+    require(is_node, everywhere, "parents has a number that is no node of the tree")
     inner = np.flatnonzero(left != -1)
     for children in (left[inner], right[inner]):
-        if ((children < 0) | (children >= n_nodes)).any():
-            raise ValueError("a node has one child only, or a child outside its tree")
-        if (parent[children] != inner).any():
-            raise ValueError("left_children and right_children do not fit parents")
-    if tree["default_left"].max() > 1:
-        raise ValueError("default_left has a number other than 0 and 1")
-    if tree["split_indices"].min() < 0:
-        raise ValueError("split_indices has a negative number")
-    split_types = np.unique(tree["split_type"]).tolist()
+        is_node = (children >= 0) & (children < n_nodes[inner])
+        require(is_node, inner, "a node has one child only, or a child outside its tree")
+        fits = parent[start[inner] + children] == number[inner]
+        require(fits, inner, "left_children and right_children do not fit parents")
+    require(default_left <= 1, everywhere, "default_left has a number other than 0 and 1")
+    require(feature >= 0, everywhere, "split_indices has a negative number")
+    split_types = np.unique(joined(trees, "split_type", np.uint8)).tolist()
     require_known("the XGBoost model", "kinds of splits", split_types, _SPLIT_TYPES)
-    if np.count_nonzero((tree["split_indices"] == _DELETED) & (tree["default_left"] == 1)) != n_deleted:
-        raise ValueError(f"num_deleted is {n_deleted}, but other nodes are marked as deleted")
+    marked = np.bincount(tree_of[(feature == _DELETED) & (default_left == 1)], minlength=len(trees))
+    for i, (tree, n_marked) in enumerate(zip(trees, marked)):
+        if (n := int(tree["tree_param"]["num_deleted"])) != n_marked:
+            raise ValueError(f"tree {i}: num_deleted is {n}, but other nodes are marked as deleted")
 
 
 def _require_categories(tree: dict[str, Any], n_nodes: int) -> None:
