@@ -186,9 +186,8 @@ def _require_links(trees: list[dict[str, Any]]) -> None:
     sizes = np.array([len(tree["parents"]) for tree in trees], np.int64)
     tree_of = np.repeat(np.arange(len(trees)), sizes)
     start, n_nodes = np.repeat(np.cumsum(sizes) - sizes, sizes), np.repeat(sizes, sizes)
-    left, right, parent, feature = (
-        joined(trees, name, np.int32) for name in ("left_children", "right_children", "parents", "split_indices")
-    )
+    names = ("left_children", "right_children", "parents", "split_indices")
+    left, right, parent, feature = (joined(trees, name, np.int32) for name in names)
     default_left = joined(trees, "default_left", np.uint8)
 
     def require(is_right: np.ndarray, nodes: np.ndarray | slice, problem: str) -> None:
