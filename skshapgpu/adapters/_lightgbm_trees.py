@@ -44,9 +44,11 @@ _INNER_FIELDS = {
 def read_fields(text: str) -> dict[str, str]:
     """Parse lines ``name=value``. A line without a value is a flag; empty lines are ignored."""
     pairs = [line.partition("=")[::2] for line in text.split("\n") if line]
-    if repeated := repeated_names(name for name, _ in pairs):
-        raise ValueError(f"the LightGBM model text has the field {repeated[0]:.80} twice")
-    return dict(pairs)
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        twice = repeated_names(name for name, _ in pairs)[0]
+        raise ValueError(f"the LightGBM model text has the field {twice:.80} twice")
+    return fields
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,8 @@ class _TreeText:
         n_read = _core.parse_numbers(text, array) if size else 0
         if n_read == size and text.count(" ") >= size > 0:  # a word that is no number may follow
             n_read = len(text.split())
-        self.require(
-            n_read == size, f"needs {size} numbers as {name}, not {n_read if n_read <= size else 'more'}"
-        )
+        if n_read != size:
+            self.require(False, f"needs {size} numbers as {name}, not {n_read if n_read <= size else 'more'}")
         return array
 
 

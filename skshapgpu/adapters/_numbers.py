@@ -90,10 +90,11 @@ def reals(values: Any, name: str, dtype: npt.DTypeLike = np.float64, *, strict: 
     target = np.dtype(dtype)
     if isinstance(values, np.ndarray) and values.dtype.newbyteorder("=") == target:
         return values
-    if not isinstance(values, list) or not {float, float if strict else int}.issuperset(map(type, values)):
+    kinds = set(map(type, values)) if isinstance(values, list) else {None}
+    if not kinds <= {float, float if strict else int}:
         kind = "floats" if strict else "numbers"
         raise ValueError(f"{name} is {values!r:.80}, not a list of {kind} of the type {target}")
-    if not all(type(value) is float or is_exact(value) for value in values):
+    if int in kinds and not all(map(is_exact, {value for value in values if type(value) is int})):
         raise ValueError(f"{name} holds a whole number that has no exact float")
     numbers = np.array(values, np.float64)
     return _singles(numbers, name) if target == np.float32 else numbers.astype(target, copy=False)
