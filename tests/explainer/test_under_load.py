@@ -244,7 +244,7 @@ for room in np.linspace(0, 32, 9):
 assert (explainer.shap_interaction_values(X) == interactions).all()
 print(n_errors)
 """
-    # Programs may have a C++ runtime for the whole process, as Debian's Python 3.14 has. Wheels have their own.
+    # Programs may have a C++ runtime for the whole process, as Debian's Python 3.14 has; wheels have theirs.
     preloaded = find_library("stdc++") if other_runtime else None
     if other_runtime and (preloaded is None or "LD_PRELOAD" in os.environ):
         pytest.skip("no other C++ runtime can be loaded first")
