@@ -532,17 +532,19 @@ class PathOwenPlan(OwenPlan):
         precision, rows = self.model.options.precision, tree_costs.LEAST_TABLE_ROWS
         walk_seconds, column_seconds = (
             tree_costs.cpu_seconds(groups, rows, 1, precision=precision) - tree_costs.cpu_seconds((), rows, 1)
-            for groups in (self.groups, self._column_groups())
+            for groups in (self.groups, self._column_groups)
         )
         return self.work * max(1.0, walk_seconds / column_seconds if column_seconds else 1.0)
 
+    @computed_once
     def _column_groups(self) -> tuple[TreeGroup, ...]:
-        """Return the groups of the trees from which tables by intervals are made."""
+        """Groups of the trees from which tables by intervals are made."""
+        self.plan()
         return tree_costs.tree_groups_of(self._column_plan.info()["groups"])
 
     @property
     def gpu_groups(self) -> tuple[TreeGroup, ...]:
-        return self._column_groups() if self.has_owen_leaves else self.groups
+        return self._column_groups if self.has_owen_leaves else self.groups
 
     @computed_once
     def has_owen_leaves(self) -> bool:

@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import lru_cache
-from itertools import pairwise
 from threading import Event
 from typing import Any, NamedTuple, TypeVar
 
@@ -384,8 +383,8 @@ class HostRun(Run):
 
     def _on_each_gpu(self, n_rows: int, run: Callable[[int, slice], None]) -> None:
         """Divide the rows among the GPUs, and call ``run`` with the number and the rows of each GPU."""
-        bounds = np.linspace(0, n_rows, len(self._gpus) + 1).astype(int)
-        slices = [slice(first, end) for first, end in pairwise(bounds.tolist())]
+        n_gpus = len(self._gpus)
+        slices = [slice(n_rows * i // n_gpus, n_rows * (i + 1) // n_gpus) for i in range(n_gpus)]
         if len(slices) == 1:
             run(0, slices[0])
             return

@@ -118,13 +118,14 @@ def build_wheel(sdist: Path, arch: str, version: str, python: Path, gpu: bool) -
     (built,) = raw.glob(f"*-{tag}-{tag}-*.whl")
     with zipfile.ZipFile(built) as archive:
         modules = [name for name in archive.namelist() if name.endswith(".so")]
-        cores = [io.BytesIO(archive.read(name)) for name in modules if "/_core" in name]
+        contents = {name: io.BytesIO(archive.read(name)) for name in modules}
     if not modules or not all(name.endswith(suffix) for name in modules):
         raise SystemExit(f"{built.name} has modules that Python {version} does not find: {modules}")
-    symbols = ELFFile(cores[0]).get_section_by_name(".dynsym").iter_symbols()
-    exported = [symbol.name for symbol in symbols if symbol.name and symbol["st_shndx"] != "SHN_UNDEF"]
-    if exported != ["PyInit__core"]:
-        raise SystemExit(f"{built.name} has a core that exports {exported}, see csrc/python/exports.map")
+    for name, content in contents.items():
+        symbols = ELFFile(content).get_section_by_name(".dynsym").iter_symbols()
+        exported = [symbol.name for symbol in symbols if symbol.name and symbol["st_shndx"] != "SHN_UNDEF"]
+        if exported != [f"PyInit_{Path(name).name.partition('.')[0]}"]:
+            raise SystemExit(f"{built.name}: {name} exports {exported}, see csrc/python/exports.map")
     shown = run(sys.executable, "-m", "auditwheel", "show", built, quiet=True)
     platform_tags = re.findall(r"manylinux_(\d+)_(\d+)_" + arch, shown)
     needed = min(((int(a), int(b)) for a, b in platform_tags), default=None)
