@@ -66,7 +66,11 @@ def recipes() -> dict[str, Recipe]:
     for limit, trees in ((8, 100), (16, 100), (None, 20)):
         name = f"forest-cal_housing-{'unlimited' if limit is None else f'd{limit}'}"
         recipes[name] = Recipe("sklearn", "cal_housing", models.train_forest, trees, limit)
+    leaves_255 = partial(models.train_lightgbm, leaves=255)
     return recipes | {
+        "forest-adult-unlimited": Recipe("sklearn", "adult", models.train_forest, 20),
+        "xgboost-covtype-d16x20": Recipe("xgboost", "covtype", _xgboost, 20, 16, "learning rate 0.1, 7 classes"),
+        "lightgbm-covtype-255x20": Recipe("lightgbm", "covtype", leaves_255, 20, note="7 classes"),
         "forest-covtype-d8": Recipe("sklearn", "covtype", models.train_forest, 100, 8, "7 classes"),
         "xgboost-dense_500": Recipe("xgboost", "dense_500", _xgboost, 100, 6, "learning rate 0.1"),
         "xgboost-mnist": Recipe("xgboost", "fashion_mnist", _xgboost, 100, 6, "learning rate 0.1"),
