@@ -108,7 +108,8 @@ class BlockIndex {
     for (int i = 0; i < 8; ++i) {
       UShort8 c;
       memcpy(&c, codes + 8 * i, sizeof c);
-      part_[i] += (UShort8)(c > operand) & number;
+      // Signed, so that GCC 12 negates by pandn instead of a second comparison.
+      part_[i] += (UShort8)((Short8)(c > operand) & static_cast<int16_t>(number));
     }
   }
   void store(uint16_t* out) const { memcpy(out, part_, sizeof part_); }
