@@ -1,11 +1,9 @@
 #include "cells/runner.h"
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
 
 #include "base/aligned.h"
+#include "cells/part_sums.h"
 #include "cells/program.h"
 #include "plan/tree_paths.h"
 #include "rows/coding.h"
@@ -115,8 +113,6 @@ class PartWorker {
     const Needs needs(plan);
     keys_.resize(needs.n_keys * n_rows);
     index_.resize(kTablesAtOnce * n_rows);
-    sums_.resize(n_rows * needs.row_size);
-    margin_.resize(needs.n_outputs, 1, n_rows);
     phi_.resize(needs.n_phi);
     stack_.resize(needs.n_stack);
     grow(zeros_, kBlockRows);
@@ -126,37 +122,21 @@ class PartWorker {
   }
 
   // Compute the sums of a part.
-  bool run(const CellPart& part, const CodeTile& codes, size_t n_rows, const Stop& stop) {
+  bool run(const CellPart& part, const CodeTile& codes, size_t n_rows, PartSums<T>& sums, const Stop& stop) {
+    sums_ = &sums;
     n_rows_ = n_rows;
     n_outputs_ = n_unit_outputs(plan_, part);
     n_features_ = part.features_end - part.features;
     std::fill(position_.begin(), position_.end(), -1);
     for (size_t i = 0; i < n_features_; ++i)
       position_[cells_.features[part.features + i]] = static_cast<int32_t>(i);
-    std::fill_n(sums_.data(), whole_blocks(n_rows) * part.row_size, T(0));
-    margin_.clear();
+    std::fill_n(sums.rows.data(), whole_blocks(n_rows) * part.row_size, T(0));
+    sums.margin.clear();
     for (size_t i = part.units; i < part.units_end; i += kTablesAtOnce) {
       look_up(part, i, std::min(kTablesAtOnce, part.units_end - i), codes);
       if (stop()) return false;
     }
     return true;
-  }
-
-  // Add the sums of the part to the sums of the rows from `begin`, a multiple of kBlockRows, to `end`.
-  void add(const CellPart& part, size_t begin, size_t end, TileSums& values, TileSums& margin) const {
-    const size_t first = static_cast<size_t>(std::max(part.output, 0));
-    std::vector<double*> sums;
-    for (size_t o = 0; o < n_outputs_; ++o)
-      for (size_t i = part.features; i < part.features_end; ++i)
-        sums.push_back(values.at(first + o, static_cast<size_t>(cells_.features[i])) + begin);
-    kernels().cells->add_sums(CellSumArgs<T>{.rows = sums_.data() + begin * part.row_size,
-                                             .row_size = part.row_size,
-                                             .n_rows = whole_blocks(end - begin),
-                                             .scale = plan_.leaf_scale,
-                                             .sums = sums.data(),
-                                             .n_columns = sums.size()});
-    for (size_t o = 0; o < n_outputs_ && needs_margins_; ++o)
-      for (size_t row = begin; row < end; ++row) margin.at(first + o)[row] += margin_.at(o)[row];
   }
 
  private:
@@ -180,7 +160,7 @@ class PartWorker {
     }
     const bool one_output = needs_margins_ && n_outputs_ == 1;
     const double* const margins = one_output ? entry_margins_.data() : nullptr;
-    double* const margin = one_output ? margin_.at(0) : nullptr;
+    double* const margin = one_output ? sums_->margin.at(0) : nullptr;
     if (narrow)
       add_narrow(n_units, margins, margin);
     else
@@ -190,7 +170,7 @@ class PartWorker {
                                      .n_rows = n_rows_,
                                      .entries = entries_.data(),
                                      .row_size = row_size_,
-                                     .sums = sums_.data(),
+                                     .sums = sums_->rows.data(),
                                      .margins = margins,
                                      .margin = margin});
     if (needs_margins_ && !one_output)
@@ -200,8 +180,8 @@ class PartWorker {
                              .n_rows = n_rows_,
                              .margins = entry_margins_.data(),
                              .n_outputs = n_outputs_,
-                             .margin = margin_.at(0),
-                             .stride = margin_.stride()});
+                             .margin = sums_->margin.at(0),
+                             .stride = sums_->margin.stride()});
   }
 
   // Return whether the entries of units are shorter than the sums of a row.
@@ -222,7 +202,7 @@ class PartWorker {
                                    .n_rows = n_rows_,
                                    .entries = entries_.data(),
                                    .lanes = lanes_,
-                                   .sums = sums_.data(),
+                                   .sums = sums_->rows.data(),
                                    .margins = margins,
                                    .margin = margin});
   }
@@ -384,8 +364,7 @@ class PartWorker {
   int32_t lanes_[kTablesAtOnce * kWideRow];
   Aligned<uint16_t> keys_;   // [key][row]
   Aligned<uint16_t> index_;  // [unit][row]: the number of the row's cell
-  Aligned<T> sums_;          // [row][row size of the part]
-  TileSums margin_;
+  PartSums<T>* sums_ = nullptr;
   std::vector<T, AlignedAllocator<T>> entries_;                  // [cell][row size of the part]
   std::vector<double, AlignedAllocator<double>> entry_margins_;  // [cell][output]
   std::vector<uint16_t, AlignedAllocator<uint16_t>> codes_;      // of a unit's cells, [column][code_stride_]
@@ -396,36 +375,6 @@ class PartWorker {
   std::vector<int32_t> unit_features_;
   std::vector<void*> unit_phi_;  // the sums of the walk of the unit's features
   std::vector<const T*> columns_;
-};
-
-// The ranges of rows to which the sums of parts are added one after another. While a thread adds to a range,
-// the next part may be added to the ranges before.
-constexpr size_t kRanges = 8;
-
-// Lets threads take turns in the order of parts, in each range of rows.
-class Turns {
- public:
-  // Wait until all earlier parts have been added to a range. Return false if `stop` returned true.
-  bool wait(size_t range, int64_t part, const Stop& stop) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (next_[range] != part) {
-      ended_.wait_for(lock, std::chrono::milliseconds(10));
-      if (next_[range] != part && stop()) return false;
-    }
-    return true;
-  }
-  void end(size_t range, int64_t part) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      next_[range] = part + 1;
-    }
-    ended_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  int64_t next_[kRanges] = {};
 };
 
 template <class T>
@@ -509,21 +458,40 @@ class CellRun {
   bool run_parts() {
     const bool cell_margins = result_.needs_margins() && !plan_.cells.program->margin_trees.any();
     values_.clear();
-    Turns turns;
     const std::vector<CellPart>& parts = plan_.cells.program->parts;
+    const Needs needs(plan_);
+    SumsInOrder<T> in_order(
+        tile_.n_rows, n_threads_,
+        [&] { return std::make_unique<PartSums<T>>(most_rows_, needs.row_size, needs.n_outputs); },
+        [&](int64_t part, const PartSums<T>& sums, size_t begin, size_t end) {
+          add(parts[part], sums, cell_margins, begin, end);
+        });
     return work_off(static_cast<int64_t>(parts.size()), n_threads_, interrupted_, [&] {
-      return [&, worker = PartWorker<T>(plan_, most_rows_, side_by_side_.data(), cell_margins)](
-                 int64_t i, const Stop& stop) mutable {
-        if (!worker.run(parts[i], tile_.codes, tile_.n_rows, stop)) return false;
-        const size_t n_rows = tile_.n_rows, range_rows = whole_blocks((n_rows + kRanges - 1) / kRanges);
-        for (size_t range = 0, begin = 0; begin < n_rows; ++range, begin += range_rows) {
-          if (!turns.wait(range, i, stop)) return false;
-          worker.add(parts[i], begin, std::min(begin + range_rows, n_rows), values_, tile_.margin);
-          turns.end(range, i);
-        }
-        return true;
+      return [&, worker = PartWorker<T>(plan_, most_rows_, side_by_side_.data(), cell_margins),
+              sums = in_order.first()](int64_t i, const Stop& stop) mutable {
+        if (!worker.run(parts[i], tile_.codes, tile_.n_rows, *sums, stop)) return false;
+        sums = in_order.exchange(i, std::move(sums), stop);
+        return sums != nullptr;
       };
     });
+  }
+
+  // Add the sums of a part to the sums of the rows from `begin`, a multiple of kBlockRows, to `end`.
+  void add(const CellPart& part, const PartSums<T>& from, bool with_margins, size_t begin, size_t end) {
+    const size_t first = static_cast<size_t>(std::max(part.output, 0)),
+                 n_outputs = n_unit_outputs(plan_, part);
+    std::vector<double*> sums;
+    for (size_t o = 0; o < n_outputs; ++o)
+      for (size_t i = part.features; i < part.features_end; ++i)
+        sums.push_back(values_.at(first + o, plan_.cells.program->features[i]) + begin);
+    kernels().cells->add_sums(CellSumArgs<T>{.rows = from.rows.data() + begin * part.row_size,
+                                             .row_size = part.row_size,
+                                             .n_rows = whole_blocks(end - begin),
+                                             .scale = plan_.leaf_scale,
+                                             .sums = sums.data(),
+                                             .n_columns = sums.size()});
+    for (size_t o = 0; o < n_outputs && with_margins; ++o)
+      for (size_t row = begin; row < end; ++row) tile_.margin.at(first + o)[row] += from.margin.at(o)[row];
   }
 
   void write() {
@@ -549,7 +517,8 @@ size_t scratch_bytes_of(const Plan& plan) {
   const Needs needs(plan);
   const size_t entries = kTablesAtOnce * rows * 3 / 2;  // their number grows by halves
   const size_t thread =
-      rows * (2 * (needs.n_keys + kTablesAtOnce + 4) + needs.row_size * sizeof(T)) +
+      rows * 2 * (needs.n_keys + kTablesAtOnce + 4) +
+      2 * rows * (needs.row_size * sizeof(T) + TileSums::row_bytes(needs.n_outputs, 1)) +
       (sizeof(uint32_t) << 16) + entries * (needs.row_size * sizeof(T) + needs.n_outputs * sizeof(double)) +
       rows * (needs.n_columns + 1) * sizeof(uint16_t) * 3 / 2 + (needs.n_phi + needs.n_stack) * sizeof(T);
   const size_t tile =
