@@ -19,7 +19,6 @@ THREADS = (1, 2, 4, 8, 16, 32)
 #: name: (depth of 100 trees, rows, algorithm, rounds)
 CASES = {
     "depth-16-1-row": (16, 1, "quadrature", 25),
-    "depth-16-1-row-auto": (16, 1, "auto", 25),
     "depth-16-100-rows": (16, 100, "quadrature", 11),
     "depth-16-10000-rows-auto": (16, 10_000, "auto", 11),
     "depth-8-1000-rows": (8, 1_000, "quadrature", 15),
