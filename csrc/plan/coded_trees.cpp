@@ -143,8 +143,14 @@ void CodedEnsemble::add_columns(const EnsembleView& e) {
     int32_t& number = numbers.of(x, categorical);
     if (number < 0) {
       number = static_cast<int32_t>(columns.columns.size());
-      columns.columns.push_back(
-          {e.player ? e.player[x] : x, x, 0, categorical, e.zero_missing && e.zero_missing[x], {}, {}, {}});
+      columns.columns.push_back({.feature = e.player ? e.player[x] : x,
+                                 .input = x,
+                                 .packed = 0,
+                                 .categorical = categorical,
+                                 .zero_missing = e.zero_missing && e.zero_missing[x],
+                                 .thresholds_float = {},
+                                 .thresholds_double = {},
+                                 .categories = {}});
     }
     test_[node].column = static_cast<uint32_t>(number);
     Column& column = columns.columns[number];

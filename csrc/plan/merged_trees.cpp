@@ -99,8 +99,15 @@ class Merger {
       const int32_t number = first + static_cast<int32_t>(i);
       const bool last = i + 1 == groups_.size() && !has_leaf;
       const DecideNode decide = test(groups_[i]);
-      nodes_.push_back({decide, share(groups_[i]), 0, 0, last ? -1 : number + 1, 0,
-                        feature_of_column_[decide.column], 0, 0});
+      nodes_.push_back({.test = decide,
+                        .share = share(groups_[i]),
+                        .left = 0,
+                        .right = 0,
+                        .next = last ? -1 : number + 1,
+                        .value = 0,
+                        .feature = feature_of_column_[decide.column],
+                        .first_leaf = 0,
+                        .n_leaves = 0});
       for (const bool right : {true, false}) {
         unfilled_.push_back({members_.size(), number, right});
         for (size_t j = 0; j < n_inner; ++j)
@@ -109,7 +116,16 @@ class Merger {
                                 child(place_members_[j], right != place_members_[j].swapped), false});
       }
     }
-    if (has_leaf) nodes_.push_back({{}, 0, -1, -1, -1, value, 0, 0, 1});
+    if (has_leaf)
+      nodes_.push_back({.test = {},
+                        .share = 0,
+                        .left = -1,
+                        .right = -1,
+                        .next = -1,
+                        .value = value,
+                        .feature = 0,
+                        .first_leaf = 0,
+                        .n_leaves = 1});
   }
 
   // Return the test of an inner node without its place on a path.

@@ -33,54 +33,16 @@ class MeasuredTrees::Measurer {
 
   // Return the shape of a tree without the magnitude of its leaves. Write the center of each output.
   TreeShape measure(int32_t tree, Center* centers) {
-    const int64_t root = trees_.tree_offsets[tree];
     TreeShape shape;
-    int distinct = 0, most_distinct = 0, apart = 0, most_apart = 0, most_others = 0;
-    leaves_.clear();
-    stack_.clear();
-    const auto push_place = [&](int64_t first, double share, int depth) {
-      for (int64_t node = first; node >= 0; node = trees_.next_of(node, root)) {
-        stack_.push_back({node, share, depth, false});
-        shape.merged = shape.merged || node != first;
-      }
-    };
-    push_place(root, 1.0, 0);
-    while (!stack_.empty()) {
-      const ShapeVisit item = stack_.back();
-      stack_.pop_back();
-      if (item.leave) {
-        if (--depth_[trees_.player[item.node]] == 0) {
-          --distinct;
-          apart -= trees_.apart(item.node);
-        }
-        continue;
-      }
-      if (trees_.is_leaf(item.node)) {
-        shape.height = std::max(shape.height, item.depth);
-        most_distinct = std::max(most_distinct, distinct);
-        most_apart = std::max(most_apart, apart);
-        most_others = std::max(most_others, distinct - apart);
-        leaves_.push_back({item.node, item.share});
-        continue;
-      }
-      const int64_t left = root + trees_.left[item.node], right = root + trees_.right[item.node];
-      const double r = left_share(trees_.cover[left], trees_.cover[right]);
-      if (depth_[trees_.player[item.node]]++ == 0) {
-        ++distinct;
-        apart += trees_.apart(item.node);
-      }
-      stack_.push_back({item.node, 0, 0, true});
-      push_place(right, item.share * (1 - r), item.depth + 1);
-      push_place(left, item.share * r, item.depth + 1);
-    }
+    const PathPlayers most = list_leaves(trees_.tree_offsets[tree], shape);
     shape.n_leaves = static_cast<int64_t>(leaves_.size());
-    shape.n_features = most_distinct;
+    shape.n_features = most.distinct;
     shape.balanced = trees_.is_balanced(tree);
-    int n_radau = radau_nodes(index_, most_distinct), n_legendre = quadrature_nodes(index_, most_distinct);
-    if (most_apart > 0) {
-      shape.n_apart = quadrature_nodes(index_, most_apart);
-      if (trees_.n_saving && trees_.n_saving[tree] == most_apart) --shape.n_apart;
-      n_radau = n_legendre = shape.n_apart * quadrature_nodes(index_, most_others + 1);
+    int n_radau = radau_nodes(index_, most.distinct), n_legendre = quadrature_nodes(index_, most.distinct);
+    if (most.apart > 0) {
+      shape.n_apart = quadrature_nodes(index_, most.apart);
+      if (trees_.n_saving && trees_.n_saving[tree] == most.apart) --shape.n_apart;
+      n_radau = n_legendre = shape.n_apart * quadrature_nodes(index_, most.others + 1);
     }
     shape.radau = n_radau <= kMaxFixedValueNodes && trees_.tree_output[tree] >= 0 && !interactions_;
     shape.n_nodes = walked_nodes(shape.radau ? n_radau : n_legendre, interactions_);
@@ -107,6 +69,55 @@ class MeasuredTrees::Measurer {
     int depth;
     bool leave;
   };
+
+  // The most players of a kind on a path of a tree.
+  struct PathPlayers {
+    int distinct = 0, apart = 0, others = 0;
+  };
+
+  // List the leaves of a tree. Find its height and whether it is merged.
+  PathPlayers list_leaves(int64_t root, TreeShape& shape) {
+    PathPlayers most;
+    int distinct = 0, apart = 0;
+    leaves_.clear();
+    stack_.clear();
+    const auto push_place = [&](int64_t first, double share, int depth) {
+      for (int64_t node = first; node >= 0; node = trees_.next_of(node, root)) {
+        stack_.push_back({node, share, depth, false});
+        shape.merged = shape.merged || node != first;
+      }
+    };
+    push_place(root, 1.0, 0);
+    while (!stack_.empty()) {
+      const ShapeVisit item = stack_.back();
+      stack_.pop_back();
+      if (item.leave) {
+        if (--depth_[trees_.player[item.node]] == 0) {
+          --distinct;
+          apart -= trees_.apart(item.node);
+        }
+        continue;
+      }
+      if (trees_.is_leaf(item.node)) {
+        shape.height = std::max(shape.height, item.depth);
+        most.distinct = std::max(most.distinct, distinct);
+        most.apart = std::max(most.apart, apart);
+        most.others = std::max(most.others, distinct - apart);
+        leaves_.push_back({item.node, item.share});
+        continue;
+      }
+      const int64_t left = root + trees_.left[item.node], right = root + trees_.right[item.node];
+      const double r = left_share(trees_.cover[left], trees_.cover[right]);
+      if (depth_[trees_.player[item.node]]++ == 0) {
+        ++distinct;
+        apart += trees_.apart(item.node);
+      }
+      stack_.push_back({item.node, 0, 0, true});
+      push_place(right, item.share * (1 - r), item.depth + 1);
+      push_place(left, item.share * r, item.depth + 1);
+    }
+    return most;
+  }
 
   // The expected value of the leaves less the center; and the largest magnitude of the leaves less the
   // center.

@@ -89,9 +89,19 @@ void TreeWriter::begin_tree(int32_t tree, const TreeShape& shape) {
   merged_ = shape.merged;
   edges_to_leaves_.clear();
   find_silent();
-  plan_.trees.push_back({first_decide_, 0, plan_.ops.size(), writer_.n_constants(), first_child_, first_leaf_,
-                         shape.height, shape.n_features, true, tree, merged_,
-                         static_cast<size_t>(shape.n_leaves), trees_.has_margin(tree)});
+  plan_.trees.push_back({.decide = first_decide_,
+                         .n_inner = 0,
+                         .ops = plan_.ops.size(),
+                         .constants = writer_.n_constants(),
+                         .children = first_child_,
+                         .leaves = first_leaf_,
+                         .height = shape.height,
+                         .n_features = shape.n_features,
+                         .walked = true,
+                         .source = tree,
+                         .merged = merged_,
+                         .n_leaves = static_cast<size_t>(shape.n_leaves),
+                         .adds_margin = trees_.has_margin(tree)});
   Chunk& chunk = plan_.chunks.back();
   chunk.tree_end = plan_.trees.size();
   chunk.height = std::max(chunk.height, shape.height);

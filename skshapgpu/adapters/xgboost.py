@@ -196,22 +196,15 @@ def _read(
     objective = learner["objective"]["name"]
     _require_known_parts(learner, objective)
     params = learner["learner_model_param"]
-    n_features, n_classes = whole_in_string(params, "num_feature"), whole_in_string(params, "num_class")
-    n_targets = whole_in_string(params, "num_target", low=1)
-    if n_classes > 1 and n_targets > 1:
-        raise ValueError(f"num_class is {n_classes} and num_target is {n_targets}: one of them must be 1")
-    n_outputs = max(n_classes, n_targets)
+    n_features = whole_in_string(params, "num_feature")
+    n_classes, n_outputs = _numbers_of_outputs(params)
     fields.strings_by_name(learner["attributes"], "attributes")
     fields.require_objective(learner["objective"], n_classes)
     names, types = fields.columns(learner, n_features)
     version = fields.version(document)
     forest, weights = fields.forest(gradient_booster, version)
     trees, weights, tree_output = _used_trees(forest, weights, best_iteration, n_features)
-    limit = (
-        max(len(trees), *map(xgboost_trees.outputs_of_tree, trees)) if trees else _MAX_OUTPUTS_WITHOUT_TREES
-    )
-    if n_outputs > limit:  # a round has a tree for each output, or its trees have all outputs in each leaf
-        raise ValueError(f"the model claims {n_outputs} outputs, but its trees have at most {limit}")
+    _require_outputs(n_outputs, trees)
     has_cover = xgboost_trees.have_cover(trees)
     ensemble = Ensemble(
         n_features=n_features,
@@ -253,6 +246,26 @@ def _read(
         and not custom_objective,
         over_time=_over_time(learner["objective"], objective),
     )
+
+
+def _numbers_of_outputs(params: dict[str, Any]) -> tuple[int, int]:
+    """Return the number of classes and of outputs."""
+    n_classes, n_targets = whole_in_string(params, "num_class"), whole_in_string(params, "num_target", low=1)
+    if n_classes > 1 and n_targets > 1:
+        raise ValueError(f"num_class is {n_classes} and num_target is {n_targets}: one of them must be 1")
+    return n_classes, max(n_classes, n_targets)
+
+
+def _require_outputs(n_outputs: int, trees: list[Any]) -> None:
+    """Reject a model with more outputs than its trees can have.
+
+    A round has a tree for each output, or its trees have all outputs in each leaf.
+    """
+    limit = (
+        max(len(trees), *map(xgboost_trees.outputs_of_tree, trees)) if trees else _MAX_OUTPUTS_WITHOUT_TREES
+    )
+    if n_outputs > limit:
+        raise ValueError(f"the model claims {n_outputs} outputs, but its trees have at most {limit}")
 
 
 def _require_known_parts(learner: dict[str, Any], objective: str) -> None:
