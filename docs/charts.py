@@ -163,6 +163,7 @@ def threads() -> str:
     cases = {
         "depth-16-1-row": "depth 16, 1 row",
         "depth-16-100-rows": "depth 16, 100 rows",
+        "depth-16-10000-rows-auto": "depth 16, cells, 10,000 rows",
         "depth-8-1000-rows": "depth 8, walked, 1,000 rows",
         "depth-8-200000-rows": "depth 8, walked, 200,000 rows",
         "depth-8-200000-rows-auto": "depth 8, tables, 200,000 rows",
