@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <map>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -37,25 +37,28 @@ struct PartSums {
 template <class T>
 class SumsInOrder {
  public:
-  // `sums_of` makes new PartSums, of which each thread has one, and as many may wait. `add` adds a part's
-  // sums to the tile for the rows of a range: add(part number, sums, begin, end).
-  template <class Make, class Add>
-  SumsInOrder(size_t n_rows, int64_t n_threads, const Make& make, const Add& add)
-      : n_rows_(n_rows), most_sums_(2 * static_cast<size_t>(n_threads)), make_(make), add_(add) {
+  using Sums = std::unique_ptr<PartSums<T>>;
+  using Make = std::function<Sums()>;
+  using Add = std::function<void(size_t part, const PartSums<T>& sums, size_t begin, size_t end)>;
+
+  // `make` makes new sums, of which each thread has one, and as many may wait. `add` adds a part's sums to
+  // the tile for the rows from `begin` to `end`.
+  SumsInOrder(size_t n_parts, size_t n_rows, int64_t n_threads, Make make, Add add)
+      : n_rows_(n_rows),
+        make_(std::move(make)),
+        add_(std::move(add)),
+        finished_(n_parts),
+        n_spare_(n_threads) {
     for (size_t begin = 0; begin < n_rows; begin += range_rows()) ranges_.emplace_back();
   }
 
   // Return sums for a thread's first part.
-  std::unique_ptr<PartSums<T>> first() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ++n_sums_;
-    return make_();
-  }
+  Sums first() const { return make_(); }
 
   // Add the sums of a part as soon as those of the parts before have been added. Return sums for the thread's
   // next part, or null if `stop` returned true. A thread that computes a part has its sums already, so that
   // the first part that the others wait for always comes to its end.
-  std::unique_ptr<PartSums<T>> exchange(int64_t part, std::unique_ptr<PartSums<T>> sums, const Stop& stop) {
+  Sums exchange(size_t part, Sums sums, const Stop& stop) {
     sums->ranges_left = ranges_.size();
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -63,15 +66,16 @@ class SumsInOrder {
     }
     for (size_t range = 0; range < ranges_.size(); ++range) add_in_turn(range);
     std::unique_lock<std::mutex> lock(mutex_);
-    while (free_.empty() && n_sums_ == most_sums_) {
+    while (free_.empty() && !n_spare_) {
       freed_.wait_for(lock, std::chrono::milliseconds(10));
       if (stop()) return nullptr;
     }
     if (free_.empty()) {
-      ++n_sums_;
+      --n_spare_;
+      lock.unlock();
       return make_();
     }
-    std::unique_ptr<PartSums<T>> next = std::move(free_.back());
+    Sums next = std::move(free_.back());
     free_.pop_back();
     return next;
   }
@@ -79,7 +83,7 @@ class SumsInOrder {
  private:
   // Rows to which one thread adds at a time. Meanwhile, another may add the next part to the ranges before.
   struct Range {
-    int64_t next = 0;  // part
+    size_t next = 0;  // part
     bool is_busy = false;
   };
   static constexpr size_t kRanges = 8;
@@ -92,31 +96,28 @@ class SumsInOrder {
     const size_t begin = number * range_rows(), end = std::min(begin + range_rows(), n_rows_);
     std::unique_lock<std::mutex> lock(mutex_);
     if (range.is_busy) return;
-    for (auto found = finished_.find(range.next); found != finished_.end();
-         found = finished_.find(range.next)) {
-      PartSums<T>& sums = *found->second;
+    for (; range.next < finished_.size() && finished_[range.next]; ++range.next) {
+      Sums& sums = finished_[range.next];
       range.is_busy = true;
       lock.unlock();
-      add_(range.next, sums, begin, end);
+      add_(range.next, *sums, begin, end);
       lock.lock();
       range.is_busy = false;
-      ++range.next;
-      if (--sums.ranges_left) continue;
-      free_.push_back(std::move(found->second));
-      finished_.erase(found);
+      if (--sums->ranges_left) continue;
+      free_.push_back(std::move(sums));
       freed_.notify_all();
     }
   }
 
-  const size_t n_rows_, most_sums_;
-  const std::function<std::unique_ptr<PartSums<T>>()> make_;
-  const std::function<void(int64_t, const PartSums<T>&, size_t, size_t)> add_;
+  const size_t n_rows_;
+  const Make make_;
+  const Add add_;
   std::mutex mutex_;
   std::condition_variable freed_;
   std::vector<Range> ranges_;
-  std::map<int64_t, std::unique_ptr<PartSums<T>>> finished_;  // by part
-  std::vector<std::unique_ptr<PartSums<T>>> free_;
-  size_t n_sums_ = 0;
+  std::vector<Sums> finished_;  // by part
+  std::vector<Sums> free_;
+  int64_t n_spare_;  // sums that may still be made
 };
 
 }  // namespace skshap

@@ -461,9 +461,9 @@ class CellRun {
     const std::vector<CellPart>& parts = plan_.cells.program->parts;
     const Needs needs(plan_);
     SumsInOrder<T> in_order(
-        tile_.n_rows, n_threads_,
+        parts.size(), tile_.n_rows, n_threads_,
         [&] { return std::make_unique<PartSums<T>>(most_rows_, needs.row_size, needs.n_outputs); },
-        [&](int64_t part, const PartSums<T>& sums, size_t begin, size_t end) {
+        [&](size_t part, const PartSums<T>& sums, size_t begin, size_t end) {
           add(parts[part], sums, cell_margins, begin, end);
         });
     return work_off(static_cast<int64_t>(parts.size()), n_threads_, interrupted_, [&] {
