@@ -69,7 +69,9 @@ def recipes() -> dict[str, Recipe]:
     leaves_255 = partial(models.train_lightgbm, leaves=255)
     return recipes | {
         "forest-adult-unlimited": Recipe("sklearn", "adult", models.train_forest, 20),
-        "xgboost-covtype-d16x20": Recipe("xgboost", "covtype", _xgboost, 20, 16, "learning rate 0.1, 7 classes"),
+        "xgboost-covtype-d16x20": Recipe(
+            "xgboost", "covtype", _xgboost, 20, 16, "learning rate 0.1, 7 classes"
+        ),
         "lightgbm-covtype-255x20": Recipe("lightgbm", "covtype", leaves_255, 20, note="7 classes"),
         "forest-covtype-d8": Recipe("sklearn", "covtype", models.train_forest, 100, 8, "7 classes"),
         "xgboost-dense_500": Recipe("xgboost", "dense_500", _xgboost, 100, 6, "learning rate 0.1"),

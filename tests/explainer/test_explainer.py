@@ -300,11 +300,12 @@ def test_memory_limit_bounds_everything_that_is_allocated(kind: str) -> None:
     free = TreeExplainer(model, device="cpu", algorithm="quadrature")
     result = free.shap_values(X)
     limit = result.nbytes + free.model_info()["scratch_bytes_per_thread"] + 600_000
-    # A limit may leave no room for the tables of "auto", which change the last digits.
-    for algorithm in ("auto", "quadrature"):
-        tight = TreeExplainer(model, device="cpu", memory_limit=limit, algorithm=algorithm)
-        assert peak_of(lambda: tight.shap_values(X)) < limit
-    np.testing.assert_array_equal(tight.shap_values(X), result)
+    # The limit may leave no room for the tables of "auto", which change the last digits.
+    tight = TreeExplainer(model, device="cpu", memory_limit=limit)
+    assert peak_of(lambda: tight.shap_values(X)) < limit
+    walking = TreeExplainer(model, device="cpu", memory_limit=limit, algorithm="quadrature")
+    assert peak_of(lambda: walking.shap_values(X)) < limit
+    np.testing.assert_array_equal(walking.shap_values(X), result)
 
 
 def test_chunks_of_a_widened_classifier_and_of_single_rows(binary: Any) -> None:
