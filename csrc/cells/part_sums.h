@@ -8,14 +8,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/aligned.h"
 #include "base/threads.h"
-#include "cells/program.h"
 #include "rows/tiles.h"
-#include "simd/cell_kernels.h"
-#include "simd/kernels.h"
 
 namespace skshap {
 
