@@ -41,9 +41,10 @@ class CudaPlan:
     def __init__(self, plan: Plan, device: int, method: str = "chunks") -> None:
         """Upload a plan.
 
-        The method is for trees without tables: "chunks" walks them, and so does "small_chunks", which is for
-        calls of few rows; "leaves" is for very few rows; "gputreeshap" is the method of that paper.
-        ValueError is raised if the method cannot explain the plan; see :func:`has_leaf_chunks`.
+        "chunks", "small_chunks" and "leaves" say how trees without tables are explained: walked, walked in a
+        call of few rows, or leaf by leaf in a call of very few rows. "fast_v2" and "gputreeshap" are the
+        methods of these papers, for all trees. ValueError is raised if the method cannot explain the plan;
+        see :func:`has_leaf_chunks`.
         """
 
     @staticmethod

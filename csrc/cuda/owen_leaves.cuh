@@ -387,6 +387,32 @@ __device__ __forceinline__ void run_owen_stage(const CudaOwenArgs<T>& a, const u
   }
 }
 
+// Take the rows of a warp through the stages of a chunk, of which the first two are being loaded. All warps
+// of a block compute the tables of a stage, even those without rows.
+template <class T>
+__device__ __forceinline__ void run_owen_stages(const CudaOwenArgs<T>& a, const CudaOwenChunk& chunk,
+                                                bool has_rows, const OwenRows<T>& rows) {
+  OwenShared<T>* const shared = shared_memory<OwenShared<T>>();
+  const auto stream_of = [&](uint32_t stage) -> const uint32_t* {
+    return shared->stages[stage % kOwenStreams];
+  };
+  const auto tables_of = [&](uint32_t stage) { return shared->tables[stage % 2]; };
+  uint32_t word[OwenRows<T>::R] = {}, *postponed = rows.postponed;
+  __pipeline_wait_prior(0);
+  __syncthreads();
+  fill_owen_tables(a, stream_of(0), tables_of(0));
+  for (uint32_t stage = 0; stage < chunk.n_stages; ++stage) {
+    // The tables of the stage and the words of the next stage are complete, and no thread reads the
+    // previous ones.
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    if (stage + 2 < chunk.n_stages) load_owen_stage(a, chunk.stages + stage + 2, (stage + 2) % kOwenStreams);
+    __pipeline_commit();
+    if (has_rows) run_owen_stage(a, stream_of(stage), tables_of(stage), rows, word, postponed);
+    if (stage + 1 < chunk.n_stages) fill_owen_tables(a, stream_of(stage + 1), tables_of(stage + 1));
+  }
+}
+
 template <class T, bool kShared>
 __global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
     explain_owen_leaves(const __grid_constant__ CudaOwenArgs<T> a) {
@@ -397,10 +423,6 @@ __global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
   T* const own_phi = shared->sums(warp, sizes);
   uint32_t* const own_postponed = reinterpret_cast<uint32_t*>(own_phi + sizes.n_slots * kTile);
   int16_t* const own_codes = reinterpret_cast<int16_t*>(own_postponed + sizes.n_postponed * kTile);
-  const auto stream_of = [&](uint32_t stage) -> const uint32_t* {
-    return shared->stages[stage % kOwenStreams];
-  };
-  const auto tables_of = [&](uint32_t stage) { return shared->tables[stage % 2]; };
 
   for (int32_t task = blockIdx.x; task < a.n_tasks; task += gridDim.x) {
     const CudaOwenChunk chunk = a.chunks[task / a.n_groups];
@@ -429,21 +451,7 @@ __global__ void __launch_bounds__(owen_warps<T>() * kWarp, 1)
       for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
         store_row_values(reinterpret_cast<T*>(rows.phi) + slot * kTile, RowValues<T>{});
     }
-    uint32_t word[R] = {}, *postponed = rows.postponed;
-    __pipeline_wait_prior(0);
-    __syncthreads();
-    fill_owen_tables(a, stream_of(0), tables_of(0));
-    for (uint32_t stage = 0; stage < chunk.n_stages; ++stage) {
-      // The tables of the stage and the words of the next stage are complete, and no thread reads the
-      // previous ones.
-      __pipeline_wait_prior(0);
-      __syncthreads();
-      if (stage + 2 < chunk.n_stages)
-        load_owen_stage(a, chunk.stages + stage + 2, (stage + 2) % kOwenStreams);
-      __pipeline_commit();
-      if (has_rows) run_owen_stage(a, stream_of(stage), tables_of(stage), rows, word, postponed);
-      if (stage + 1 < chunk.n_stages) fill_owen_tables(a, stream_of(stage + 1), tables_of(stage + 1));
-    }
+    run_owen_stages(a, chunk, has_rows, rows);
     if (kShared && has_rows)
       for (uint32_t slot = 0; slot < chunk.n_slots; ++slot)
         store_row_values(partial + slot * kTile,

@@ -188,12 +188,35 @@ struct RescaledShared {
   }
 };
 
-// Multiply the terms of a row's entries by their factors, and add them up. A block takes a chunk, and as many
-// rows as it has threads. The entries pass through shared memory, and each stage is loaded one stage in
-// advance.
+// Multiply the terms of a row's entry by their factors, of which `alpha` has those of the stage's panel, and
+// add the products to the sums of the entry's targets.
+template <class T, int kTerms>
+__device__ __forceinline__ void add_rescaled_entry(const RescaledLookupArgs<T>& a, const RescaledStage& stage,
+                                                   const uint4* entry, int64_t row, const T (&alpha)[kTerms],
+                                                   T* phi, int stride) {
+  constexpr int kSize = RescaledPiece<T>::kSize;
+  const bool has_all_terms = stage.n_terms == kTerms;
+  for (uint32_t first = 0; first < stage.n_targets; first += kSize) {
+    RescaledPiece<T> sum;
+    if (has_all_terms) {
+#pragma unroll
+      for (int k = 0; k < kTerms; ++k) sum.add(alpha[k], entry[k]);
+    } else {
+      for (uint32_t k = 0; k < stage.n_terms; ++k)
+        sum.add(__ldg(a.alpha + (stage.first_term + k) * a.n_rows + row), entry[k]);
+    }
+    entry += stage.n_terms;
+#pragma unroll
+    for (int i = 0; i < kSize; ++i)
+      if (first + i < stage.n_targets) phi[__ldg(a.targets + stage.targets + first + i) * stride] += sum.x[i];
+  }
+}
+
+// Add up the values of a chunk's lookups. A block takes a chunk, and as many rows as it has threads. The
+// entries pass through shared memory, and each stage is loaded one stage in advance.
 template <class T, int kTerms>
 __global__ void __launch_bounds__(rescaled_threads<T>(), 1) look_up_rescaled(RescaledLookupArgs<T> a) {
-  constexpr int kThreads = rescaled_threads<T>(), kSize = RescaledPiece<T>::kSize;
+  constexpr int kThreads = rescaled_threads<T>();
   const RescaledChunk chunk = a.chunks[blockIdx.x / a.n_blocks];
   const int64_t row = static_cast<int64_t>(blockIdx.x % a.n_blocks) * kThreads + threadIdx.x;
   const bool has_row = row < a.n_rows;
@@ -234,22 +257,7 @@ __global__ void __launch_bounds__(rescaled_threads<T>(), 1) look_up_rescaled(Res
     }
     const uint4* entry = (stage.n_pieces ? RescaledShared<T>::stage(s & 1, a.buffer) : a.data + stage.data) +
                          index * stage.entry;
-    const bool has_all_terms = stage.n_terms == kTerms;
-    for (uint32_t first = 0; first < stage.n_targets; first += kSize) {
-      RescaledPiece<T> sum;
-      if (has_all_terms) {
-#pragma unroll
-        for (int k = 0; k < kTerms; ++k) sum.add(alpha[k], entry[k]);
-      } else {
-        for (uint32_t k = 0; k < stage.n_terms; ++k)
-          sum.add(__ldg(a.alpha + (stage.first_term + k) * a.n_rows + row), entry[k]);
-      }
-      entry += stage.n_terms;
-#pragma unroll
-      for (int i = 0; i < kSize; ++i)
-        if (first + i < stage.n_targets)
-          phi[__ldg(a.targets + stage.targets + first + i) * stride] += sum.x[i];
-    }
+    add_rescaled_entry(a, stage, entry, row, alpha, phi, stride);
   }
   if (a.shared_phi && has_row)
     for (uint32_t slot = 0; slot < chunk.n_slots; ++slot) partial[slot * kRescaledTile] = phi[slot * stride];

@@ -8,24 +8,22 @@
 
 namespace skshap {
 
-template <class T>
+template <class T, class Lookup>
 class TableModel : public MethodModel<T> {
  public:
-  explicit TableModel(const MethodContext<T>& context) {
-    const CudaTables<T>& from = context.program.tables;
+  TableModel(const MethodContext<T>& context, const CudaTableTrees<T, Lookup>& from) {
     n_chunks_ = static_cast<int>(from.chunks.size());
-    CudaTableArgs<T>& a = args_;
-    a = CudaTableArgs<T>{.chunks = arrays_.upload(from.chunks),
-                         .trees = arrays_.upload(from.trees),
-                         .nodes = arrays_.upload(from.nodes),
-                         .lookups = arrays_.upload(from.lookups),
-                         .bits = arrays_.upload(from.bits),
-                         .targets = arrays_.upload(from.targets),
-                         .tables = arrays_.upload(from.entries),
-                         .factors = arrays_.upload(from.factors),
-                         .category_bits = context.category_bits,
-                         .n_columns = context.n_columns,
-                         .n_slots = context.n_slots};
+    CudaTableArgs<T, Lookup>& a = args_;
+    a = CudaTableArgs<T, Lookup>{.chunks = arrays_.upload(from.chunks),
+                                 .trees = arrays_.upload(from.trees),
+                                 .nodes = arrays_.upload(from.nodes),
+                                 .lookups = arrays_.upload(from.lookups),
+                                 .bits = arrays_.upload(from.bits),
+                                 .targets = arrays_.upload(from.targets),
+                                 .numbers = arrays_.upload(from.numbers),
+                                 .category_bits = context.category_bits,
+                                 .n_columns = context.n_columns,
+                                 .n_slots = context.n_slots};
     for (const CudaTableChunk& chunk : from.chunks) a.max_slots = std::max(a.max_slots, chunk.n_slots);
     for (const CudaTableTree& tree : from.trees)
       a.max_words = std::max(a.max_words, static_cast<uint32_t>(kFirstWord + 2 * tree.n_nodes));
@@ -50,7 +48,7 @@ class TableModel : public MethodModel<T> {
   }
 
   void run(const CodedRows<T>& rows, cudaStream_t s) const override {
-    CudaTableArgs<T> a = args_;
+    CudaTableArgs<T, Lookup> a = args_;
     a.n_tiles = rows.n_tiles;
     a.n_groups = (rows.n_tiles * (kTile / kWarp) + n_warps_ - 1) / n_warps_;
     a.n_tasks = a.n_groups * n_chunks_;
@@ -63,10 +61,10 @@ class TableModel : public MethodModel<T> {
 
  private:
   static constexpr int kTile = cuda_tile_rows<T>();
-  static constexpr auto kernel() { return lookup_tables<T>; }
+  static constexpr auto kernel() { return lookup_tables<T, Lookup>; }
 
   DeviceArrays arrays_;
-  CudaTableArgs<T> args_{};
+  CudaTableArgs<T, Lookup> args_{};
   int n_chunks_ = 0, n_blocks_ = 0, n_warps_ = 0;  // warps of a block
   size_t shared_ = 0;
 };

@@ -1,5 +1,5 @@
 // Lookups in the tables of plan/tables.h on a GPU. There is a row in each lane, and the decisions of 32 rows
-// are a word.
+// are a word. A type of lookup has an add_numbers().
 #pragma once
 
 #include "cuda/codes.cuh"
@@ -10,14 +10,14 @@ namespace skshap {
 
 constexpr int kTableWarps = 8;  // of a block, or fewer if its shared memory cannot hold the sums
 
-template <class T>
+template <class T, class Lookup>
 struct CudaTableArgs {
   const CudaTableChunk* chunks;
   const CudaTableTree* trees;
   const CudaTableNode* nodes;
-  const CudaLookup* lookups;
+  const Lookup* lookups;
   const uint32_t *bits, *targets;
-  const T *tables, *factors;
+  const T* numbers;
   const uint32_t* category_bits;
   int32_t n_tasks, n_groups;  // chunks x groups of 32 rows for each warp of a block
   int32_t n_tiles, n_columns;
@@ -59,22 +59,6 @@ __device__ __forceinline__ void decide_tree(const CudaTableTree& tree, const Cud
   __syncwarp();
 }
 
-// Add the contributions of a leaf to the features of its path, like add_leaf in simd/table_kernels-inl.h.
-template <class T>
-__device__ __forceinline__ void add_leaf(const CudaTableArgs<T>& a, const CudaLookup& leaf, uint32_t index,
-                                         T* phi, int stride) {
-  const T *const table = a.tables + leaf.table, *const ratios = a.factors + leaf.factors,
-                 *const values = ratios + leaf.n_bits;
-  const uint32_t n_outputs = leaf.n_targets / leaf.n_bits;
-  const uint32_t* target = a.targets + leaf.targets;
-  const T off = -__ldg(table + index);
-  for (uint32_t i = 0; i < leaf.n_bits; ++i) {
-    const bool satisfied = index >> i & 1;
-    const T share = satisfied ? __ldg(ratios + i) * __ldg(table + (index ^ 1u << i)) : off;
-    for (uint32_t o = 0; o < n_outputs; ++o) phi[__ldg(target++) * stride] += __ldg(values + o) * share;
-  }
-}
-
 // Add the first n numbers of a vector to the sums of their targets. The targets differ, so all sums are read
 // before any sum is written.
 template <class T, uint32_t kLoad>
@@ -91,10 +75,12 @@ __device__ __forceinline__ void add_vector(const T (&value)[kLoad], const uint32
     if (i < n) phi[target[i] * stride] = sum[i];
 }
 
-// Add the numbers of an entry to the sums of its targets.
+// Add the numbers of a row with this index to the sums of their targets.
 template <class T>
-__device__ __forceinline__ void add_entry(const T* entry, const uint32_t* targets, uint32_t n_targets, T* phi,
-                                          int stride) {
+__device__ __forceinline__ void add_numbers(const CudaTableArgs<T, CudaLookup>& a, const CudaLookup& lookup,
+                                            uint32_t index, T* phi, int stride) {
+  const T* const entry = a.numbers + lookup.table + static_cast<size_t>(index) * lookup.entry_size;
+  const uint32_t *const targets = a.targets + lookup.targets, n_targets = lookup.n_targets;
   // The number of vectors that are loaded before the first one is added: as many as there are registers for.
   constexpr uint32_t kLoad = 16 / sizeof(T), kLoads = sizeof(T) == 4 ? 4 : 3;
   for (uint32_t first = 0; first < n_targets; first += kLoads * kLoad) {
@@ -113,9 +99,9 @@ __device__ __forceinline__ void add_entry(const T* entry, const uint32_t* target
   }
 }
 
-template <class T>
+template <class T, class Lookup>
 __global__ void __launch_bounds__(kTableWarps* kWarp)
-    lookup_tables(const __grid_constant__ CudaTableArgs<T> a) {
+    lookup_tables(const __grid_constant__ CudaTableArgs<T, Lookup> a) {
   constexpr int kTile = cuda_tile_rows<T>();
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, n_warps = blockDim.x / kWarp;
   uint32_t* const words = a.words ? a.words + (static_cast<size_t>(blockIdx.x) * n_warps + warp) * a.max_words
@@ -126,16 +112,11 @@ __global__ void __launch_bounds__(kTableWarps* kWarp)
       const CudaTableTree tree = a.trees[t];
       decide_tree(tree, a.nodes, row.codes, kTile, a.category_bits, words);
       for (int32_t l = tree.lookups; l < tree.lookups_end; ++l) {
-        const CudaLookup lookup = a.lookups[l];
+        const Lookup lookup = a.lookups[l];
         uint32_t index = 0;
         for (uint32_t i = 0; i < lookup.n_bits; ++i)
           index |= (bit_rows(words, __ldg(a.bits + lookup.bits + i)) >> lane & 1) << i;
-        if (!lookup.entry_size) {
-          add_leaf(a, lookup, index, row.phi, row.stride);
-          continue;
-        }
-        add_entry(a.tables + lookup.table + static_cast<size_t>(index) * lookup.entry_size,
-                  a.targets + lookup.targets, lookup.n_targets, row.phi, row.stride);
+        add_numbers(a, lookup, index, row.phi, row.stride);
       }
     }
   });

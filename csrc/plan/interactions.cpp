@@ -4,6 +4,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "plan/coded_trees.h"
+
 namespace skshap {
 namespace {
 
@@ -38,15 +40,15 @@ std::pair<uint32_t, bool> InteractionNumbers::number(Numbers& numbers, uint32_t 
 uint32_t InteractionNumbers::pair_place(int32_t first, int32_t second) {
   const auto [place, is_new] = number(pair_places_, first, second);
   if (!is_new) return place;
-  if (plan_.pairs.size() >= kMaxPlaces) throw std::invalid_argument("too many pairs of features");
-  plan_.pairs.push_back({first, second});
+  if (program_.pairs.size() >= kMaxPlaces) throw std::invalid_argument("too many pairs of features");
+  program_.pairs.push_back({first, second});
   return place;
 }
 
 uint32_t InteractionNumbers::pair(uint32_t a, uint32_t b) {
   const auto [slot, is_new] = number(pair_slots_, std::min(a, b), std::max(a, b));
   if (!is_new) return slot;
-  Chunk& chunk = plan_.chunks.back();
+  Chunk& chunk = program_.chunks.back();
   const auto [first, second] = std::minmax(chunk.slots[a], chunk.slots[b]);
   chunk.pairs.push_back(static_cast<int32_t>(pair_place(first, second)));
   return slot;
@@ -57,21 +59,21 @@ uint32_t InteractionNumbers::triple(uint32_t a, uint32_t b, uint32_t c) {
   std::sort(slots, slots + 3);
   const auto [slot, is_new] = number(triple_slots_, pair(slots[0], slots[1]), slots[2]);
   if (!is_new) return slot;
-  Chunk& chunk = plan_.chunks.back();
+  Chunk& chunk = program_.chunks.back();
   FeatureTriple features{chunk.slots[a], chunk.slots[b], chunk.slots[c]};
   std::sort(features.begin(), features.end());
   const auto [place, is_first] = number(triple_places_, pair_place(features[0], features[1]), features[2]);
   if (is_first) {
-    if (plan_.triples.size() >= kMaxPlaces) throw std::invalid_argument("too many triples of features");
-    plan_.triples.push_back(features);
+    if (program_.triples.size() >= kMaxPlaces) throw std::invalid_argument("too many triples of features");
+    program_.triples.push_back(features);
   }
   chunk.triples.push_back(static_cast<int32_t>(place));
   return slot;
 }
 
-void sort_interactions(Plan& plan) {
-  sort_places(plan.pairs, plan.chunks, &Chunk::pairs);
-  sort_places(plan.triples, plan.chunks, &Chunk::triples);
+void sort_interactions(WalkProgram& program) {
+  sort_places(program.pairs, program.chunks, &Chunk::pairs);
+  sort_places(program.triples, program.chunks, &Chunk::triples);
 }
 
 }  // namespace skshap

@@ -4,15 +4,15 @@
 #include <unordered_map>
 #include <utility>
 
-#include "plan/plan.h"
+#include "plan/walk_program.h"
 
 namespace skshap {
 
-// The numbers of interactions while a plan is compiled. Each interaction has a slot in the last chunk, where
-// the walk sums it, and a place in the plan.
+// The numbers of interactions while a program is written. Each interaction has a slot in the last chunk,
+// where the walk sums it, and a place in the program.
 class InteractionNumbers {
  public:
-  explicit InteractionNumbers(Plan& plan) : plan_(plan) {}
+  explicit InteractionNumbers(WalkProgram& program) : program_(program) {}
 
   void begin_chunk();
 
@@ -28,12 +28,12 @@ class InteractionNumbers {
   static std::pair<uint32_t, bool> number(Numbers& numbers, uint32_t first, uint32_t second);
   uint32_t pair_place(int32_t first, int32_t second);
 
-  Plan& plan_;
+  WalkProgram& program_;
   Numbers pair_slots_, triple_slots_;
   Numbers pair_places_, triple_places_;
 };
 
-// Sort the interactions of a plan in ascending order, once all are known.
-void sort_interactions(Plan& plan);
+// Sort the interactions of a program in ascending order, once all are known.
+void sort_interactions(WalkProgram& program);
 
 }  // namespace skshap

@@ -31,33 +31,33 @@ Plan empty_plan(CodedColumns columns, const CodedTrees& trees, Precision precisi
   return plan;
 }
 
-// Append the trees of a part of a plan. The part was compiled by itself.
-void append(const Plan& part, Plan& plan) {
+// Append the trees of a part, which was compiled by itself.
+void append(const WalkProgram& part, WalkProgram& whole) {
   const auto add = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
-  const size_t n_trees = plan.trees.size(), n_decide = plan.decide.size();
-  const size_t n_constants = plan.constants_float.size() + plan.constants_double.size();
+  const size_t n_trees = whole.trees.size(), n_decide = whole.decide.size();
+  const size_t n_constants = whole.constants_float.size() + whole.constants_double.size();
   for (Chunk chunk : part.chunks) {
     chunk.tree_begin += n_trees;
     chunk.tree_end += n_trees;
     chunk.quadrature += n_constants;
-    plan.chunks.push_back(std::move(chunk));
+    whole.chunks.push_back(std::move(chunk));
   }
   for (TreeProgram tree : part.trees) {
     tree.decide += n_decide;
-    tree.ops += plan.ops.size();
+    tree.ops += whole.ops.size();
     tree.constants += n_constants;
-    tree.children += plan.children.size();
-    tree.leaves += plan.leaf_values.size();
-    plan.trees.push_back(tree);
+    tree.children += whole.children.size();
+    tree.leaves += whole.leaf_values.size();
+    whole.trees.push_back(tree);
   }
-  add(plan.decide, part.decide);
-  add(plan.shares, part.shares);
-  add(plan.players, part.players);
-  add(plan.ops, part.ops);
-  add(plan.constants_float, part.constants_float);
-  add(plan.constants_double, part.constants_double);
-  add(plan.children, part.children);
-  add(plan.leaf_values, part.leaf_values);
+  add(whole.decide, part.decide);
+  add(whole.shares, part.shares);
+  add(whole.players, part.players);
+  add(whole.ops, part.ops);
+  add(whole.constants_float, part.constants_float);
+  add(whole.constants_double, part.constants_double);
+  add(whole.children, part.children);
+  add(whole.leaf_values, part.leaf_values);
 }
 
 class PlanCompiler {
@@ -122,12 +122,16 @@ class PlanCompiler {
   // Compile each chunk by itself. Append the chunks in their order, each as soon as all chunks before it are
   // appended.
   void write_parts() {
-    std::vector<std::unique_ptr<Plan>> parts(chunks_.size());
+    std::vector<std::unique_ptr<WalkProgram>> parts(chunks_.size());
     std::mutex mutex;
     size_t n_appended = 0;
     share_items(static_cast<int64_t>(chunks_.size()), n_threads_, [&] {
       return [&](int64_t i) {
-        auto part = std::make_unique<Plan>(empty_plan({}, trees_, plan_.precision, plan_.order, plan_.index));
+        auto part = std::make_unique<WalkProgram>();
+        part->n_outputs = plan_.n_outputs;
+        part->precision = plan_.precision;
+        part->order = plan_.order;
+        part->index = plan_.index;
         TreeWriter(trees_, measured_, walks_, *part).write_chunk(chunks_[i]);
         const std::lock_guard<std::mutex> lock(mutex);
         parts[i] = std::move(part);
@@ -148,18 +152,17 @@ class PlanCompiler {
 }  // namespace
 
 size_t Plan::bytes() const {
-  return list_bytes(decide, shares, players, category_bits, ops, constants_float, constants_double, children,
-                    leaf_values) +
-         tables.bytes() + intervals.bytes() + lanes.bytes() + cells.bytes();
+  return WalkProgram::bytes() + list_bytes(category_bits) + tables.bytes() + intervals.bytes() +
+         lanes.bytes() + cells.bytes();
 }
 
-size_t walk_stack(const Plan& plan, const Chunk& chunk) {
-  const size_t rows = in_precision(plan.precision, [&](auto number) {
+size_t walk_stack(const WalkProgram& program, const Chunk& chunk) {
+  const size_t rows = in_precision(program.precision, [&](auto number) {
     using T = decltype(number);
-    return (chunk.output < 0 ? vector_walk_rows<T> : walk_rows<T>)(plan.interactions());
+    return (chunk.output < 0 ? vector_walk_rows<T> : walk_rows<T>)(program.interactions());
   });
-  const int n_outputs = static_cast<int>(n_used_outputs(plan, chunk));
-  return rows * stack_size(chunk.n_nodes, n_outputs, chunk.height, chunk.n_values, plan.order);
+  const int n_outputs = static_cast<int>(n_used_outputs(program, chunk));
+  return rows * stack_size(chunk.n_nodes, n_outputs, chunk.height, chunk.n_values, program.order);
 }
 
 Plan make_plan(const CodedTrees& trees, const Plan& like, int64_t n_threads) {

@@ -8,12 +8,12 @@
 
 namespace skshap {
 
-TreeWriter::TreeWriter(const CodedTrees& trees, const MeasuredTrees& measured, bool walks, Plan& out)
+TreeWriter::TreeWriter(const CodedTrees& trees, const MeasuredTrees& measured, bool walks, WalkProgram& out)
     : trees_(trees),
       measured_(measured),
       walks_(walks),
       width_(trees.value_width),
-      plan_(out),
+      out_(out),
       writer_(trees, measured, out),
       path_(trees.n_players),
       slot_of_player_(trees.n_players, -1) {}
@@ -38,11 +38,11 @@ void TreeWriter::begin_chunk(int32_t first_tree) {
   chunk.radau = shape.radau;
   chunk.n_apart = shape.n_apart;
   chunk.balanced = shape.balanced;
-  chunk.tree_begin = chunk.tree_end = plan_.trees.size();
+  chunk.tree_begin = chunk.tree_end = out_.trees.size();
   chunk.quadrature = writer_.n_constants();
-  plan_.chunks.push_back(chunk);
+  out_.chunks.push_back(chunk);
   // The kernels for an arbitrary K have no fused subtrees.
-  fuse_ = shape.n_nodes <= kMaxFixedValueNodes && !plan_.interactions();
+  fuse_ = shape.n_nodes <= kMaxFixedValueNodes && !out_.interactions();
   radau_ = chunk.radau;
   writer_.begin_chunk(chunk);
 }
@@ -50,7 +50,7 @@ void TreeWriter::begin_chunk(int32_t first_tree) {
 uint32_t TreeWriter::slot(int32_t player) {
   int32_t& slot = slot_of_player_[player];
   if (slot < 0) {
-    Chunk& chunk = plan_.chunks.back();
+    Chunk& chunk = out_.chunks.back();
     slot = static_cast<int32_t>(chunk.slots.size());
     if (chunk.slots.size() >= kMaxSlots) throw std::invalid_argument("a tree uses too many features");
     chunk.slots.push_back(chunk.balanced ? player : std::min(player, trees_.n_features));
@@ -83,27 +83,27 @@ void TreeWriter::write_tree(int32_t tree) {
 void TreeWriter::begin_tree(int32_t tree, const TreeShape& shape) {
   tree_ = tree;
   root_ = trees_.tree_offsets[tree];
-  first_decide_ = plan_.decide.size();
-  first_child_ = plan_.children.size();
-  first_leaf_ = plan_.leaf_values.size();
+  first_decide_ = out_.decide.size();
+  first_child_ = out_.children.size();
+  first_leaf_ = out_.leaf_values.size();
   merged_ = shape.merged;
   edges_to_leaves_.clear();
   find_silent();
-  plan_.trees.push_back({.decide = first_decide_,
-                         .n_inner = 0,
-                         .ops = plan_.ops.size(),
-                         .constants = writer_.n_constants(),
-                         .children = first_child_,
-                         .leaves = first_leaf_,
-                         .height = shape.height,
-                         .n_features = shape.n_features,
-                         .walked = true,
-                         .source = tree,
-                         .merged = merged_,
-                         .n_leaves = static_cast<size_t>(shape.n_leaves),
-                         .adds_margin = trees_.has_margin(tree)});
-  Chunk& chunk = plan_.chunks.back();
-  chunk.tree_end = plan_.trees.size();
+  out_.trees.push_back({.decide = first_decide_,
+                        .n_inner = 0,
+                        .ops = out_.ops.size(),
+                        .constants = writer_.n_constants(),
+                        .children = first_child_,
+                        .leaves = first_leaf_,
+                        .height = shape.height,
+                        .n_features = shape.n_features,
+                        .walked = true,
+                        .source = tree,
+                        .merged = merged_,
+                        .n_leaves = static_cast<size_t>(shape.n_leaves),
+                        .adds_margin = trees_.has_margin(tree)});
+  Chunk& chunk = out_.chunks.back();
+  chunk.tree_end = out_.trees.size();
   chunk.height = std::max(chunk.height, shape.height);
   // Each level keeps the B of its left child, and the B of the earlier nodes in the place of its last node.
   chunk.n_values = std::max(chunk.n_values, (merged_ ? 2 : 1) * shape.height + 2);
@@ -114,9 +114,9 @@ void TreeWriter::begin_tree(int32_t tree, const TreeShape& shape) {
 // of these features are needed. In trees for Owen values, children follow their parents.
 void TreeWriter::find_silent() {
   any_apart_.clear();
-  const int n_nodes = plan_.chunks.back().n_nodes;
-  const bool any = radau_ && plan_.chunks.back().n_apart > 0;
-  if (!any || !has_silent_operations(plan_.precision == Precision::kSingle, n_nodes)) return;
+  const int n_nodes = out_.chunks.back().n_nodes;
+  const bool any = radau_ && out_.chunks.back().n_apart > 0;
+  if (!any || !has_silent_operations(out_.precision == Precision::kSingle, n_nodes)) return;
   any_apart_.resize(static_cast<size_t>(trees_.tree_offsets[tree_ + 1] - root_));
   for (size_t i = any_apart_.size(); i-- > 0;) {
     const int64_t node = root_ + static_cast<int64_t>(i);
@@ -127,20 +127,20 @@ void TreeWriter::find_silent() {
 
 void TreeWriter::end_tree() {
   writer_.end_tree();
-  const size_t n_inner = plan_.decide.size() - first_decide_;
-  plan_.trees.back().n_inner = n_inner;
-  Chunk& chunk = plan_.chunks.back();
+  const size_t n_inner = out_.decide.size() - first_decide_;
+  out_.trees.back().n_inner = n_inner;
+  Chunk& chunk = out_.chunks.back();
   chunk.max_inner = std::max(chunk.max_inner, n_inner);
   if (merged_) {
-    plan_.children.insert(plan_.children.end(), edges_to_leaves_.begin(), edges_to_leaves_.end());
+    out_.children.insert(out_.children.end(), edges_to_leaves_.begin(), edges_to_leaves_.end());
     return;
   }
   // Leaves were numbered ~0, ~1, ... while the number of inner nodes was unknown. Their final numbers follow
   // the inner nodes.
-  for (size_t i = first_child_; i < plan_.children.size(); ++i)
-    if (plan_.children[i] < 0) plan_.children[i] = static_cast<int32_t>(n_inner) + ~plan_.children[i];
+  for (size_t i = first_child_; i < out_.children.size(); ++i)
+    if (out_.children[i] < 0) out_.children[i] = static_cast<int32_t>(n_inner) + ~out_.children[i];
   for (size_t leaf = n_inner; leaf <= 2 * n_inner; ++leaf)
-    plan_.children.insert(plan_.children.end(), 2, static_cast<int32_t>(leaf));
+    out_.children.insert(out_.children.end(), 2, static_cast<int32_t>(leaf));
 }
 
 // Plan the visits of all nodes that take a place.
@@ -232,10 +232,10 @@ Label TreeWriter::label(int64_t node, int32_t parent, bool right_of_parent) {
     for (const PathStep& step : path_.steps())
       if (step.feature != f) n.others *= step.share;
   n.share = left_share(trees_.cover[left], trees_.cover[right]);
-  n.word = static_cast<uint32_t>(kFirstWord + 2 * (plan_.decide.size() - first_decide_));
+  n.word = static_cast<uint32_t>(kFirstWord + 2 * (out_.decide.size() - first_decide_));
   write_decision(node, n, previous);
-  plan_.shares.push_back(n.share);
-  if (trees_.is_apart) plan_.players.push_back(f);
+  out_.shares.push_back(n.share);
+  if (trees_.is_apart) out_.players.push_back(f);
 
   write_children(n, parent, right_of_parent);
   return n;
@@ -243,7 +243,7 @@ Label TreeWriter::label(int64_t node, int32_t parent, bool right_of_parent) {
 
 void TreeWriter::write_children(const Label& n, int32_t parent, bool right_of_parent) {
   if (merged_) {
-    plan_.children.push_back(edge(parent, right_of_parent));
+    out_.children.push_back(edge(parent, right_of_parent));
     for (const bool right : {false, true}) {
       if (!is_leaf(right ? n.right : n.left)) continue;
       write_leaf(right ? n.right : n.left);
@@ -251,14 +251,14 @@ void TreeWriter::write_children(const Label& n, int32_t parent, bool right_of_pa
     }
     return;
   }
-  if (parent >= 0) plan_.children[first_child_ + 2 * parent + right_of_parent] = last_inner();
+  if (parent >= 0) out_.children[first_child_ + 2 * parent + right_of_parent] = last_inner();
   for (const int64_t child : {n.left, n.right})
-    plan_.children.push_back(trees_.is_leaf(child) ? write_leaf(child) : 0);
+    out_.children.push_back(trees_.is_leaf(child) ? write_leaf(child) : 0);
 }
 
 int32_t TreeWriter::write_leaf(int64_t node) {
-  const size_t index = (plan_.leaf_values.size() - first_leaf_) / width_;
-  for (int32_t o = 0; o < width_; ++o) plan_.leaf_values.push_back(measured_.leaf(tree_, node, o));
+  const size_t index = (out_.leaf_values.size() - first_leaf_) / width_;
+  for (int32_t o = 0; o < width_; ++o) out_.leaf_values.push_back(measured_.leaf(tree_, node, o));
   return ~static_cast<int32_t>(index);
 }
 
@@ -269,7 +269,7 @@ void TreeWriter::write_decision(int64_t node, const Label& n, const PathStep* pr
     d.previous = previous->bit >> 1;
     if (previous->bit & 1) d.flags |= kPreviousRight;
   }
-  plan_.decide.push_back(d);
+  out_.decide.push_back(d);
 }
 
 }  // namespace skshap

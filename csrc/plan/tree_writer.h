@@ -14,7 +14,7 @@ class TreeWriter {
  public:
   // Write to `out`, which has the precision, the order and the index of the whole plan. Without `walks`, the
   // programs of the walk are not written.
-  TreeWriter(const CodedTrees& trees, const MeasuredTrees& measured, bool walks, Plan& out);
+  TreeWriter(const CodedTrees& trees, const MeasuredTrees& measured, bool walks, WalkProgram& out);
 
   // Add a chunk of trees, each with an inner node.
   void write_chunk(const std::vector<int32_t>& trees);
@@ -57,7 +57,7 @@ class TreeWriter {
   static int32_t edge(int32_t parent, bool right) {
     return parent < 0 ? 0 : static_cast<int32_t>(bit_of(parent, right));
   }
-  int32_t last_inner() const { return static_cast<int32_t>(plan_.decide.size() - first_decide_) - 1; }
+  int32_t last_inner() const { return static_cast<int32_t>(out_.decide.size() - first_decide_) - 1; }
   // Take an edge of the last node of the path.
   const PathStep& take(const Label& n, bool right) { return path_.take(n.word << 1 | right, n.share); }
 
@@ -65,7 +65,7 @@ class TreeWriter {
   const MeasuredTrees& measured_;
   const bool walks_;
   const int32_t width_;
-  Plan& plan_;
+  WalkProgram& out_;
   WalkWriter writer_;
   TreePath path_;
   std::vector<Label> labels_;  // the nodes of the path

@@ -6,14 +6,14 @@
 
 namespace skshap {
 
-WalkWriter::WalkWriter(const CodedTrees& trees, const MeasuredTrees& measured, Plan& plan)
+WalkWriter::WalkWriter(const CodedTrees& trees, const MeasuredTrees& measured, WalkProgram& out)
     : trees_(trees),
       measured_(measured),
-      plan_(plan),
-      single_(plan.precision == Precision::kSingle),
-      interactions_(plan.interactions()),
+      out_(out),
+      single_(out.precision == Precision::kSingle),
+      interactions_(out.interactions()),
       width_(trees.value_width),
-      numbers_(plan) {}
+      numbers_(out) {}
 
 void WalkWriter::begin_chunk(const Chunk& chunk) {
   radau_ = chunk.radau;
@@ -30,19 +30,19 @@ void WalkWriter::begin_chunk(const Chunk& chunk) {
       weights.push_back(0);
     }
   } else if (radau_)
-    end_weight_ = radau_quadrature(plan_.index, chunk.n_nodes, t_, weights);
+    end_weight_ = radau_quadrature(out_.index, chunk.n_nodes, t_, weights);
   else
-    quadrature(plan_.index, chunk.n_nodes, t_, weights);
+    quadrature(out_.index, chunk.n_nodes, t_, weights);
   for (const double t : t_) push(t);
   for (const double w : weights) push(w);
   if (!interactions_) return;
-  for (const double t : t_) push(dead_lambda(plan_.index, t));
+  for (const double t : t_) push(dead_lambda(out_.index, t));
 }
 
 void WalkWriter::clear() {
-  plan_.ops.clear();
-  plan_.constants_float.clear();
-  plan_.constants_double.clear();
+  out_.ops.clear();
+  out_.constants_float.clear();
+  out_.constants_double.clear();
 }
 
 // --- Nodes ---
@@ -73,8 +73,8 @@ void WalkWriter::fused(const Label& n, const Label& first, const Label* second, 
   if (n.silent_below) return silent_subtree(n, first, second);
   const uint32_t repeated = 2 * n.repeated + first.repeated;
   fused_op(second ? kQuad + 2 * repeated + second->repeated : kTrio + repeated, n, right);
-  plan_.ops.push_back(first.slot);
-  if (second) plan_.ops.push_back(second->slot);
+  out_.ops.push_back(first.slot);
+  if (second) out_.ops.push_back(second->slot);
   if (fused_vectors_) {
     for (const Label* node : {&n, &first, second})
       if (node) fused_split(*node);
@@ -267,29 +267,29 @@ void WalkWriter::new_quad(const Label& n, const Label& first, const Label& secon
 
 // Write lambda of the rows that are alive beyond an edge.
 void WalkWriter::lambda_stream(double z) {
-  for (const double t : t_) push(alive_lambda(plan_.index, z, t));
+  for (const double t : t_) push(alive_lambda(out_.index, z, t));
 }
 
 // List the pairs of a node's feature with the other features of the path above it, and the triples of this
 // feature with two of the other features.
 void WalkWriter::list_interactions(const Label& n, const std::vector<Label>& above) {
-  const size_t count = plan_.ops.size();
-  plan_.ops.push_back(0);
-  listed_.assign(plan_.chunks.back().slots.size(), 0);
+  const size_t count = out_.ops.size();
+  out_.ops.push_back(0);
+  listed_.assign(out_.chunks.back().slots.size(), 0);
   listed_[n.slot] = 1;
   others_.clear();
   for (size_t level = above.size(); level-- > 0;) {
     const uint32_t other = above[level].slot;
     if (listed_[other]) continue;
     listed_[other] = 1;
-    plan_.ops.push_back(numbers_.pair(n.slot, other));
-    plan_.ops.push_back(static_cast<uint32_t>(level));
-    ++plan_.ops[count];
+    out_.ops.push_back(numbers_.pair(n.slot, other));
+    out_.ops.push_back(static_cast<uint32_t>(level));
+    ++out_.ops[count];
     others_.push_back(other);
   }
-  if (plan_.order < 3) return;
+  if (out_.order < 3) return;
   for (size_t i = 1; i < others_.size(); ++i)
-    for (size_t j = 0; j < i; ++j) plan_.ops.push_back(numbers_.triple(n.slot, others_[i], others_[j]));
+    for (size_t j = 0; j < i; ++j) out_.ops.push_back(numbers_.triple(n.slot, others_[i], others_[j]));
 }
 
 void WalkWriter::slope_stream(const Label& n, int32_t o) {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "plan/interactions.h"
-#include "plan/plan.h"
 #include "plan/tree_shapes.h"
+#include "plan/walk_program.h"
 
 namespace skshap {
 
@@ -27,7 +27,7 @@ struct Label {
 
 class WalkWriter {
  public:
-  WalkWriter(const CodedTrees& trees, const MeasuredTrees& measured, Plan& plan);
+  WalkWriter(const CodedTrees& trees, const MeasuredTrees& measured, WalkProgram& out);
 
   // Begin a chunk of trees. Write its quadrature nodes and their weights, which are nodes of a double
   // integral if the features of a group are apart.
@@ -52,22 +52,20 @@ class WalkWriter {
   void join();
   void add_leaf(int64_t node);
 
-  size_t n_constants() const {
-    return single_ ? plan_.constants_float.size() : plan_.constants_double.size();
-  }
+  size_t n_constants() const { return single_ ? out_.constants_float.size() : out_.constants_double.size(); }
   // Remove everything written from the plan.
   void clear();
 
  private:
-  void op(uint32_t code, uint32_t slot) { plan_.ops.push_back(slot << kSlotShift | code); }
+  void op(uint32_t code, uint32_t slot) { out_.ops.push_back(slot << kSlotShift | code); }
   void fused_op(uint32_t code, const Label& n, bool right) {
     op(code + (right && radau_ ? kRightChild : 0), n.slot);
   }
   void push(double x) {
     if (single_)
-      plan_.constants_float.push_back(static_cast<float>(x));
+      out_.constants_float.push_back(static_cast<float>(x));
     else
-      plan_.constants_double.push_back(x);
+      out_.constants_double.push_back(x);
   }
   double leaf(int64_t node, int32_t o) const { return measured_.scaled_leaf(tree_, node, o); }
   double difference(const Label& n, int32_t o) const { return leaf(n.left, o) - leaf(n.right, o); }
@@ -95,7 +93,7 @@ class WalkWriter {
 
   const CodedTrees& trees_;
   const MeasuredTrees& measured_;
-  Plan& plan_;
+  WalkProgram& out_;
   const bool single_, interactions_;
   const int32_t width_;
   int32_t tree_ = 0;

@@ -75,10 +75,7 @@ py::object new_array(const std::vector<py::ssize_t>& shape, const py::dtype& dty
   return py::array(dtype, shape, owned_pages.data, owner);
 }
 
-SKSHAP_MODULE(_cuda, module) {
-  // The more specific error comes last, because translators are tried in reverse order.
-  py::register_exception<CudaError>(module, "CudaError", PyExc_RuntimeError);
-  py::register_exception<CudaMemoryError>(module, "CudaMemoryError", PyExc_MemoryError);
+void bind_devices(py::module_& module) {
   bind_class<DeviceArray>(module, "DeviceArray")
       .def(py::init([](uintptr_t data, bool is_float32, int64_t n_rows, int64_t row_stride,
                        int64_t column_stride) {
@@ -99,6 +96,17 @@ SKSHAP_MODULE(_cuda, module) {
       .def_readonly("holds_tables", &CudaDevice::holds_tables)
       .def_property_readonly("compute_capability",
                              [](const CudaDevice& d) { return py::make_tuple(d.major, d.minor); });
+  module.def("devices", &cuda_devices);
+  module.def("allocated_bytes", &cuda_allocated_bytes);
+  module.def("new_array", &new_array, py::arg("shape"), py::arg("dtype"));
+  module.def("limit_page_locked", &limit_page_locked, py::arg("most_bytes"));
+  module.def("page_locked_bytes", &page_locked_bytes);
+  module.def("driver_version", &cuda_driver_version);
+  module.def("runtime_version", &cuda_runtime_version);
+  module.def("compute_capabilities", &cuda_compute_capabilities);
+}
+
+void bind_plan(py::module_& module) {
   bind_class<CudaPlan>(module, "CudaPlan")
       .def(py::init([](const Plan& plan, int device, const std::string& method) {
              if (plan.unwalked && !has_owen_leaves(plan)) require_walks(plan);
@@ -127,17 +135,17 @@ SKSHAP_MODULE(_cuda, module) {
            py::arg("limit"), py::arg("values"), py::arg("values_float32"), py::arg("gap").none(true),
            py::arg("memory_limit"), py::arg("stream"), py::arg("matrices") = 0, py::arg("pairs") = 0,
            py::arg("triples") = 0, py::arg("margin") = py::none(), py::arg("labels") = py::none());
+  module.def("has_leaf_chunks", &has_leaf_chunks, py::arg("plan"));
+}
+
+SKSHAP_MODULE(_cuda, module) {
+  // The more specific error comes last, because translators are tried in reverse order.
+  py::register_exception<CudaError>(module, "CudaError", PyExc_RuntimeError);
+  py::register_exception<CudaMemoryError>(module, "CudaMemoryError", PyExc_MemoryError);
+  bind_devices(module);
+  bind_plan(module);
   bind_call_check(module);
   bind_packing(module);
-  module.def("has_leaf_chunks", &has_leaf_chunks, py::arg("plan"));
-  module.def("devices", &cuda_devices);
-  module.def("allocated_bytes", &cuda_allocated_bytes);
-  module.def("new_array", &new_array, py::arg("shape"), py::arg("dtype"));
-  module.def("limit_page_locked", &limit_page_locked, py::arg("most_bytes"));
-  module.def("page_locked_bytes", &page_locked_bytes);
-  module.def("driver_version", &cuda_driver_version);
-  module.def("runtime_version", &cuda_runtime_version);
-  module.def("compute_capabilities", &cuda_compute_capabilities);
 }
 
 }  // namespace

@@ -80,8 +80,8 @@ class Algorithm:
     #: of a level, and trees for which a call with many rows builds tables; "all": all trees, as far as memory
     #: allows. Interventional values use tables with every algorithm.
     tables: Literal["none", "worthwhile", "all"] = "none"
-    #: How ``_cuda.CudaPlan`` explains trees without tables: "walk", or the name under which a method is
-    #: registered in csrc/cuda/baselines.
+    #: How ``_cuda.CudaPlan`` explains trees: "walk" for those without tables, or the name under which a method
+    #: for all trees is registered in csrc/cuda/baselines.
     gpu_method: str = "walk"
     deterministic: bool = True  # whether equal calls on the same device give the same bits
     #: Results that the algorithm computes for models with linear leaves.
@@ -95,7 +95,7 @@ class Algorithm:
     @property
     def is_for_comparison(self) -> bool:
         """Whether the algorithm explains all trees in one way, without quadrature or tables."""
-        return self.gpu_method != "walk" or self.method not in ("walk", "fast_v2")
+        return self.tables == "none" and (self.method != "walk" or self.gpu_method != "walk")
 
     @property
     def interventional(self) -> bool:
@@ -148,6 +148,7 @@ ALGORITHMS = (
         (Results((SHAP_VALUES, BANZHAF_VALUES), ("cpu", "cuda")),),
         method="fast_v2",
         tables="all",
+        gpu_method="fast_v2",
     ),
     Algorithm(
         "gputreeshap",

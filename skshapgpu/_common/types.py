@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from .algorithms import AlgorithmName
+from .algorithms import ALGORITHMS, AlgorithmName
 
 F = TypeVar("F", bound=Callable[..., Any])  # a function or a class
 T_co = TypeVar("T_co", covariant=True)
@@ -390,6 +390,11 @@ class CsvOptions(TypedDict, total=False):
     decimal: Literal[".", ","]
 
 
+def _names(for_comparison: bool) -> str:
+    """Return the names of algorithms, in quotes."""
+    return ", ".join(f'"{row.name}"' for row in ALGORITHMS if row.is_for_comparison == for_comparison)
+
+
 #: The purpose of each option of an explainer, in one line.
 OPTION_LINES = {
     "data": "background rows: compute interventional values, or count covers",
@@ -399,7 +404,7 @@ OPTION_LINES = {
     "model_output": '"raw" (margin), "probability", "log_loss", "response", "survival", '
     '"cumulative_hazard", "score_samples", "decision_function"',
     "times": "times of the survival function or the cumulative hazard function",
-    "algorithm": '"auto", "quadrature", "fast_v2"; for comparison "gputreeshap", "treeshap", "fast_v1"',
+    "algorithm": f"{_names(for_comparison=False)}; for comparison {_names(for_comparison=True)}",
     "device": '"auto", "cpu", "cuda", "cuda:N" or a list of GPUs',
     "precision": 'arithmetic within a tree: "single" or "double"',
     "outputs": '"all": an output for each class of a binary classifier',

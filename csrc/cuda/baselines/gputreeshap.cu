@@ -91,9 +91,41 @@ __device__ inline uint32_t one_fractions(const CudaPathArgs& a, const PathElemen
   return ones;
 }
 
+// A lane's element of a path, for a warp whose longest path has `longest` elements. All lanes of a warp take
+// the steps of this path, because the shuffles need the whole warp.
+template <class T>
+struct LaneElement {
+  T z;
+  int place, first, length, longest;  // `first` is the lane of the path's first element
+};
+
+// Return the contribution of a lane's element to its feature, for a leaf of value 1. `one` is the element's
+// one fraction, and reciprocal[0] is 0, for steps that a path does not have.
+template <class T>
+__device__ __forceinline__ T element_share(const LaneElement<T>& e, bool one, const T* reciprocal) {
+  const uint32_t path_ones = __ballot_sync(~0u, one) >> e.first;
+  // EXTEND by element n of each path.
+  T w = e.place ? T(0) : T(1);
+  for (int n = 1; n < e.longest; ++n) {
+    const T added = __shfl_sync(~0u, e.z, e.first + n), previous = __shfl_up_sync(~0u, w, 1);
+    const T gained = path_ones >> n & 1 ? T(e.place) * previous : T(0);
+    w = n < e.length ? (added * T(n - e.place) * w + gained) * reciprocal[n + 1] : w;
+  }
+  // UNWOUND SUM, from weight length - 2 down to weight 0, divided by `length`.
+  T next = __shfl_sync(~0u, w, e.first + e.length - 1), sum = 0;
+  for (int n = 1; n < e.longest; ++n) {
+    const int j = e.length - 1 - n;
+    const T weight = __shfl_sync(~0u, w, e.first + j);
+    const T old = (one ? next : weight) * reciprocal[j < 0 ? 0 : one ? j + 1 : n];
+    sum += old;
+    next = weight - old * e.z * T(n);  // only used with o = 1
+  }
+  return sum * T(e.length) * (one ? T(1) - e.z : T(-1));
+}
+
 template <class T>
 __global__ void __launch_bounds__(kPathThreads) add_paths(CudaPathArgs a) {
-  __shared__ T reciprocal[kPathLanes + 1];  // reciprocal[0] is 0, for steps that a path does not have
+  __shared__ T reciprocal[kPathLanes + 1];
   if (threadIdx.x <= kPathLanes) reciprocal[threadIdx.x] = threadIdx.x ? T(1) / threadIdx.x : T(0);
   __syncthreads();
   const int64_t bin =
@@ -101,8 +133,7 @@ __global__ void __launch_bounds__(kPathThreads) add_paths(CudaPathArgs a) {
   if (bin >= a.n_bins) return;
   const int lane = threadIdx.x % kPathLanes;
   const int64_t at = a.bins[bin] + lane;
-  // Lanes without an element act as paths of one element. All lanes of a warp take the steps of its longest
-  // path, because the shuffles need the whole warp.
+  // Lanes without an element act as paths of one element.
   PathElement e{};
   e.zero_fraction = 1;
   int length = 1, n_outputs = 0;  // the outputs that the path adds to
@@ -120,36 +151,18 @@ __global__ void __launch_bounds__(kPathThreads) add_paths(CudaPathArgs a) {
       phi += static_cast<int64_t>(path.output < 0 ? 0 : path.output) * a.n_used + e.feature;
     }
   }
-  const int place = e.place, first = lane - place;
-  const T z = static_cast<T>(e.zero_fraction);
   int longest = length;
   for (int offset = kPathLanes / 2; offset; offset /= 2)
     longest = max(longest, __shfl_xor_sync(~0u, longest, offset));
+  const int place = e.place;
+  const LaneElement<T> element{static_cast<T>(e.zero_fraction), place, lane - place, length, longest};
 
   for (int done = 0; done < kPathRows && first_row + done < a.code.n_rows; done += kPathLanes) {
     const int64_t row = first_row + done, rest = a.code.n_rows - row;
     const uint32_t ones = n_outputs ? one_fractions(a, e, row / kPathLanes) : 0;
     const int n_rows = rest < kPathLanes ? static_cast<int>(rest) : kPathLanes;
     for (int r = 0; r < n_rows; ++r, phi += row_size) {
-      const bool one = ones >> r & 1;
-      const uint32_t path_ones = __ballot_sync(~0u, one) >> first;
-      // EXTEND by element n of each path.
-      T w = place ? T(0) : T(1);
-      for (int n = 1; n < longest; ++n) {
-        const T added = __shfl_sync(~0u, z, first + n), previous = __shfl_up_sync(~0u, w, 1);
-        const T gained = path_ones >> n & 1 ? T(place) * previous : T(0);
-        w = n < length ? (added * T(n - place) * w + gained) * reciprocal[n + 1] : w;
-      }
-      // UNWOUND SUM, from weight length - 2 down to weight 0, divided by `length`.
-      T next = __shfl_sync(~0u, w, first + length - 1), sum = 0;
-      for (int n = 1; n < longest; ++n) {
-        const int j = length - 1 - n;
-        const T weight = __shfl_sync(~0u, w, first + j);
-        const T old = (one ? next : weight) * reciprocal[j < 0 ? 0 : one ? j + 1 : n];
-        sum += old;
-        next = weight - old * z * T(n);  // only used with o = 1
-      }
-      const double share = static_cast<double>(sum * T(length) * (one ? T(1) - z : T(-1)));
+      const double share = static_cast<double>(element_share(element, ones >> r & 1, reciprocal));
       for (int o = 0; o < n_outputs; ++o)
         atomicAdd(phi + static_cast<int64_t>(o) * a.n_used, share * values[o]);
     }

@@ -27,10 +27,9 @@ inline CudaTableNode table_node(const CudaColumns& columns, const DecideNode& fr
 
 struct CudaLookup {
   uint32_t bits, n_bits;
-  uint32_t targets, n_targets;  // except for a leaf, targets begin at a multiple of 16 bytes
-  uint32_t entry_size;          // padded to what a lane loads at once; 0 for a leaf of Fast TreeSHAP v2
-  uint32_t factors;             // for a leaf: the ratio of each bit, then the values
-  size_t table;                 // [index][entry], or for a leaf [index]
+  uint32_t targets, n_targets;  // targets begin at a multiple of 16 bytes
+  uint32_t entry_size;          // padded to what a lane loads at once
+  size_t table;                 // [index][entry]
 };
 
 struct CudaTableTree {
@@ -43,15 +42,33 @@ struct CudaTableChunk {
   uint32_t first_slot, n_slots;
 };
 
-template <class T>
-struct CudaTables {
+// Trees that are explained by tables. A Lookup has the place of its bits, and says how its numbers are
+// stored.
+template <class T, class Lookup>
+struct CudaTableTrees {
   std::vector<CudaTableChunk> chunks;
   std::vector<CudaTableTree> trees;
   std::vector<CudaTableNode> nodes;
-  std::vector<CudaLookup> lookups;
+  std::vector<Lookup> lookups;
   std::vector<uint32_t> bits, targets;
-  std::vector<T> factors;
-  std::vector<T> entries;
+  std::vector<T> numbers;
+
+  // Begin a tree with `n_lookups` lookups, and add its nodes.
+  void begin_tree(const DecideNode* tree_nodes, size_t n_nodes, size_t n_lookups,
+                  const CudaColumns& columns) {
+    const int32_t first = static_cast<int32_t>(lookups.size());
+    trees.push_back(
+        {nodes.size(), static_cast<int32_t>(n_nodes), first, first + static_cast<int32_t>(n_lookups)});
+    for (size_t i = 0; i < n_nodes; ++i) nodes.push_back(table_node(columns, tree_nodes[i]));
+  }
+
+  // Throw unless all positions, of these trees and of the slots of all chunks, fit their integers.
+  void require_positions_fit(size_t n_slots) const {
+    for (const size_t n : {bits.size(), targets.size(), n_slots}) require_positions(n);
+    for (const size_t n : {trees.size(), lookups.size()}) require_positions<int32_t>(n);
+  }
 };
+template <class T>
+using CudaTables = CudaTableTrees<T, CudaLookup>;
 
 }  // namespace skshap
