@@ -80,7 +80,7 @@ class Algorithm:
     #: of a level, and trees for which a call with many rows builds tables; "all": all trees, as far as memory
     #: allows. Interventional values use tables with every algorithm.
     tables: Literal["none", "worthwhile", "all"] = "none"
-    #: How ``_cuda.CudaPlan`` explains trees: "walk" for those without tables, or the name under which a method
+    #: How ``_cuda.CudaPlan`` explains trees: "walk" (those without tables), or the name under which a method
     #: for all trees is registered in csrc/cuda/baselines.
     gpu_method: str = "walk"
     deterministic: bool = True  # whether equal calls on the same device give the same bits

@@ -142,15 +142,7 @@ def partial_dependence(
     options = GridOptions.read(
         players, chosen, percentiles, grid_resolution, categorical_features, custom_values
     )
-    grid: list[GridFeature] = []
-    for feature in chosen:
-        if feature in players.dropped:
-            column, name = players.dropped[feature], players.names[feature]
-            grid.append(read_dropped(computation, column, name, feature, options))
-        elif grouped is None:
-            grid.append(read_feature(computation, feature, options))
-        else:
-            grid.append(grouped.read(feature, options))
+    grid = [_read(computation, grouped, players, feature, options) for feature in chosen]
     trees = computation.trees([feature.axis for feature in grid])
     n_points = int(np.prod([len(feature.values) for feature in grid]))
     result = Bunch(
@@ -173,6 +165,19 @@ def partial_dependence(
         for name in {"average", "individual"} & set(result):
             result[name] -= mean.reshape(-1, *[1] * (result[name].ndim - 1))
     return result
+
+
+def _read(
+    computation: Computation,
+    grouped: GroupedFeatures | None,
+    players: Players,
+    feature: int,
+    options: GridOptions,
+) -> GridFeature:
+    """Return a feature of the grid with its values."""
+    if feature in players.dropped:
+        return read_dropped(computation, players.dropped[feature], players.names[feature], feature, options)
+    return read_feature(computation, feature, options) if grouped is None else grouped.read(feature, options)
 
 
 def _positions(features: Any, players: Players) -> tuple[int, ...]:

@@ -226,10 +226,7 @@ def _read(
         encoders=_encoders(ensemble, types, fields.category_lists(forest, n_features), version, missing),
     )
     is_binary = n_outputs == 1 and (classes is not None or objective.startswith("binary:"))
-    # XGBoost itself trains on the labels 0 to n - 1 only, even if some of them do not occur in y.
-    n_labels = 2 if is_binary else n_classes
-    if classes is None or len(classes) != n_labels:
-        classes = tuple(range(n_labels))
+    classes = _labels(classes, 2 if is_binary else n_classes)
     return AdaptedModel(
         ensemble,
         schema,
@@ -246,6 +243,12 @@ def _read(
         and not custom_objective,
         over_time=_over_time(learner["objective"], objective),
     )
+
+
+def _labels(classes: tuple[Any, ...] | None, n_labels: int) -> tuple[Any, ...]:
+    """Return the labels of the classes."""
+    # XGBoost itself trains on the labels 0 to n - 1 only, even if some of them do not occur in y.
+    return tuple(range(n_labels)) if classes is None or len(classes) != n_labels else classes
 
 
 def _numbers_of_outputs(params: dict[str, Any]) -> tuple[int, int]:

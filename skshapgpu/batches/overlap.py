@@ -124,6 +124,24 @@ class _Line:
             return self.n_written < self._end
 
 
+def _explain_next(line: _Line, function: Step, add_encoder: Callable[[], None]) -> bool:
+    """Explain the next item of the line; return False if there is none, or if the function fails."""
+    numbered_item = line.take()
+    if numbered_item is None:
+        return False
+    number = numbered_item[0]
+    try:
+        result = function(*numbered_item)
+    except BaseException as error:
+        line.end(number, error)
+        return False
+    del numbered_item
+    if line.put_explained(number, result):
+        with suppress(RuntimeError):  # no thread can be started: the running encoders do the work
+            add_encoder()
+    return True
+
+
 def overlapped(
     items: Iterator[Any],
     explain: Step | Sequence[Step],
@@ -155,20 +173,7 @@ def overlapped(
         encoders.append(_started("writer", _encode_all, line, encode, write))
 
     def explain_next(function: Step) -> bool:
-        numbered_item = line.take()
-        if numbered_item is None:
-            return False
-        number = numbered_item[0]
-        try:
-            result = function(*numbered_item)
-        except BaseException as error:
-            line.end(number, error)
-            return False
-        del numbered_item
-        if line.put_explained(number, result):
-            with suppress(RuntimeError):  # no thread can be started: the running encoders do the work
-                add_encoder()
-        return True
+        return _explain_next(line, function, add_encoder)
 
     def explain_all(function: Step) -> None:
         while explain_next(function):

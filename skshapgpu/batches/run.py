@@ -277,6 +277,12 @@ def explain_batches(
     row_source = open_source(source, csv, filesystem, arguments.keep)
     _require_use_of_csv_options(csv, row_source)
     run = _Run(arguments, row_source, output)
+    _require_place(output, source, row_source, filesystem)
+    return run.explain(batch_size, if_exists, progress, start)
+
+
+def _require_place(output: Sink, source: Any, row_source: Source, filesystem: Any) -> None:
+    """Reject an output that would be a part of its source, or would replace a file that is not ours."""
     if is_path(source) and is_inside(output.place, place := locate(source, filesystem)) and place.is_dir():
         raise ValueError(
             f"the output {str(output.place)!r} is inside the source folder: choose another path for it"
@@ -288,28 +294,6 @@ def explain_batches(
             raise ValueError(
                 f"{str(file)!r} has rows, and would be replaced by the output: choose another path for it"
             )
-    with output.journal.hold():
-        output.require_ours()
-        n_batches = run.settle(batch_size, if_exists)
-        if n_batches is None:
-            names, n_rows = run.finished()
-            n_resumed = n_rows
-        else:
-            n_resumed = n_batches * run.batch_rows
-            names, n_rows = run.work_off(n_batches, progress)
-    return BatchesResult(
-        path=output.path,
-        paths=tuple(output.files(names)),
-        n_rows=n_rows,
-        n_resumed=n_resumed,
-        batch_rows=run.batch_rows,
-        seconds=perf_counter() - start,
-        base_values=arguments.explainer.expected_value,
-        feature_names=run.explainer.feature_names,
-        output_names=arguments.explainer.output_names,
-        checked_against=arguments.explainer._agreement.against,
-        check_note=arguments.explainer._agreement.note,
-    )
 
 
 def _require_use_of_csv_options(csv: CsvFormat, source: Source) -> None:
@@ -351,7 +335,33 @@ class _Run:
             self._dtype = np.float32 if str(self._schema.types[0]) == "float" else np.float64
             sink.shape(*self._row, dtype=self._dtype)
 
-    def settle(self, batch_size: int | str, if_exists: str) -> int | None:
+    def explain(self, batch_size: int | str, if_exists: str, progress: Any, start: float) -> BatchesResult:
+        """Begin or resume the output, and complete it. ``start`` is the time at which the call began."""
+        with self._sink.journal.hold():
+            self._sink.require_ours()
+            n_batches = self._settle(batch_size, if_exists)
+            if n_batches is None:
+                names, n_rows = self._finished()
+                n_resumed = n_rows
+            else:
+                n_resumed = n_batches * self.batch_rows
+                names, n_rows = self._work_off(n_batches, progress)
+        explainer = self._arguments.explainer
+        return BatchesResult(
+            path=self._sink.path,
+            paths=tuple(self._sink.files(names)),
+            n_rows=n_rows,
+            n_resumed=n_resumed,
+            batch_rows=self.batch_rows,
+            seconds=perf_counter() - start,
+            base_values=explainer.expected_value,
+            feature_names=self.explainer.feature_names,
+            output_names=explainer.output_names,
+            checked_against=explainer._agreement.against,
+            check_note=explainer._agreement.note,
+        )
+
+    def _settle(self, batch_size: int | str, if_exists: str) -> int | None:
         """Begin or resume the output. Return the number of written batches; None if it is complete."""
         journal, sink = self._sink.journal, self._sink
         earlier_call = None if sink.is_gone() else journal.call
@@ -391,13 +401,13 @@ class _Run:
         sink.open(self._schema, 0)
         return 0
 
-    def finished(self) -> tuple[list[str], int]:
+    def _finished(self) -> tuple[list[str], int]:
         """Return the names of the files and the number of rows of a complete output."""
         facts = self._sink.journal.finished
         assert facts is not None
         return [name for name, _ in facts["files"]], facts["n_rows"]
 
-    def work_off(self, n_batches: int, progress: Any) -> tuple[list[str], int]:
+    def _work_off(self, n_batches: int, progress: Any) -> tuple[list[str], int]:
         """Explain the rows after the first ``n_batches`` batches, and complete the output."""
         n_done = n_batches * self.batch_rows
         n_written = [n_done]
