@@ -1,8 +1,9 @@
 """Rehearse a release on this machine: ``./dev release --rehearse``.
 
-Build the files of a release twice and compare them, upload them to a package index that runs here, and use
-them from there as a user would: in new environments, without a compiler and without the checkout. A copy of
-each wheel with the version 0.0.9 stands for an earlier release.
+Build the files of the last commit twice and compare them, upload them to a package index that runs here, and
+use them from there as a user would: in new virtual environments, without a compiler and without the checkout.
+A copy of each wheel with the version 0.0.9 stands for an earlier release. One more environment, which has a
+compiler, installs the source distribution.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import time
 import tomllib
@@ -33,12 +35,27 @@ WORK = ROOT / ".cache" / "rehearsal"
 EARLIER = "0.0.9"
 #: The tests under QEMU, where all of them would take days; ./dev arm64 runs more of the core's.
 EMULATED_TESTS = ["engine/test_instruction_sets.py", "explainer/test_explainer.py"]
+#: Variables that say where pip finds packages, and how. The others of pip could change what it installs.
+SOURCES_OF_PIP = {
+    "PIP_CACHE_DIR",
+    "PIP_CERT",
+    "PIP_CONFIG_FILE",
+    "PIP_DEFAULT_TIMEOUT",
+    "PIP_FIND_LINKS",
+    "PIP_INDEX_URL",
+    "PIP_PROXY",
+    "PIP_TRUSTED_HOST",
+}
 
 
 def main() -> None:
     """Run all steps; exit at the first that fails."""
     parser = argparse.ArgumentParser(prog="./dev release --rehearse", description=__doc__.partition("\n")[0])
     parser.add_argument("--dist", type=Path, help="use the files of this folder instead of building them")
+    parser.add_argument(
+        "--allow-differences", action="store_true", help="continue if two builds are not the same bytes"
+    )
+    parser.add_argument("--no-sdist", action="store_true", help="do not compile the source distribution")
     parser.add_argument("--python", nargs="+", help="versions of Python (all that ./dev wheel builds for)")
     parser.add_argument(
         "--arch",
@@ -62,9 +79,12 @@ def main() -> None:
     files = WORK / "files"
     options = ["--arch", *arguments.arch, *(["--gpu"] if arguments.gpu else [])]
     options += ["--python", *arguments.python] if arguments.python else []
-    built = arguments.dist or built_twice(options)
+    built = arguments.dist or built_twice(options, arguments.allow_differences)
     shutil.copytree(built.resolve(), files)
-    (sdist,) = files.glob("*.tar.gz")
+    sdists = list(files.glob("*.tar.gz"))
+    if len(sdists) != 1:
+        sys.exit(f"rehearsal: {built} must have one source distribution, for its tests; it has {len(sdists)}")
+    sdist = sdists[0]
     version = sdist.name.removesuffix(".tar.gz").rpartition("-")[2]
     source = unpacked(sdist)
     wheels = [
@@ -82,14 +102,16 @@ def main() -> None:
         upload(address, [sdist, *files.glob("*.whl")])
         for wheel in wheels:
             rehearse(wheel, version, address, source, arguments)
+        if not arguments.no_sdist:
+            rehearse_sdist(version, address, source, arguments)
     say(f"all passed after {time.monotonic() - start:.0f} s")
 
 
-def built_twice(options: list[str]) -> Path:
-    """Build the files of the last commit in two runs that share nothing; show what differs."""
-    hashes: list[dict[str, str]] = []
+def built_twice(options: list[str], allow_differences: bool) -> Path:
+    """Build the files of the last commit in two runs that share nothing; exit if they differ."""
+    commit = clean_commit()
     for number in (1, 2):
-        say(f"build {number} of 2")
+        say(f"build {number} of 2, of commit {commit[:12]}")
         for folder in (ROOT / ".cache" / "wheels").glob("build-*"):
             shutil.rmtree(folder)
         command = [sys.executable, ROOT / "tests" / "wheels" / "build.py", "--no-try", *options]
@@ -97,15 +119,41 @@ def built_twice(options: list[str]) -> Path:
         cache = str(WORK / f"zig-{number}")
         variables = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
         subprocess.run(command, check=True, env=os.environ | variables)
+        if clean_commit() != commit:
+            sys.exit("rehearsal: somebody committed during the build: run this again")
         shutil.copytree(DIST, WORK / f"build-{number}")
-        hashes.append({path.name: sha256(path.read_bytes()) for path in DIST.iterdir()})
+    compare(WORK / "build-1", WORK / "build-2", allow_differences)
+    return WORK / "build-1"
+
+
+def clean_commit() -> str:
+    """Return the last commit; exit if the working tree differs from it, as a build would use the tree."""
+    # The build reads .gitignore, but not the file of ignored names that a person may have.
+    git = ("git", "-C", ROOT, "-c", f"core.excludesFile={os.devnull}")
+    if changed := run(*git, "status", "--porcelain", "--untracked-files=all"):
+        sys.exit(
+            "rehearsal: a release is built from a commit, but these files differ from the last one:\n"
+            f"{changed}Commit or remove them, or use files that were built before: --dist FOLDER"
+        )
+    return run(*git, "rev-parse", "HEAD").strip()
+
+
+def compare(first: Path, second: Path, allow_differences: bool) -> None:
+    """Print which files of two builds are the same bytes; exit if one is not, unless that is allowed."""
+    hashes = [{path.name: sha256(path.read_bytes()) for path in build.iterdir()} for build in (first, second)]
+    differing = []
     for name in sorted(hashes[0] | hashes[1]):
         if hashes[0].get(name) == hashes[1].get(name):
             say(f"two builds of {name} are the same bytes, {hashes[0][name][:16]}...")
+            continue
+        differing.append(name)
+        if all(name in build for build in hashes):
+            say(f"two builds of {name} DIFFER in {differences(first / name, second / name)}")
         else:
-            differing = differences(WORK / "build-1" / name, WORK / "build-2" / name)
-            say(f"two builds of {name} DIFFER in {differing}")
-    return WORK / "build-1"
+            say(f"only one of two builds has {name}")
+    if differing and not allow_differences:
+        names = ", ".join(differing)
+        sys.exit(f"rehearsal: two builds of one commit differ: {names}. --allow-differences continues")
 
 
 def differences(first: Path, second: Path) -> str:
@@ -199,17 +247,31 @@ def rehearse(wheel: Path, version: str, address: str, source: Path, arguments: a
     user.say("uninstalled, nothing is left")
 
 
+def rehearse_sdist(version: str, address: str, source: Path, arguments: argparse.Namespace) -> None:
+    """Install the source distribution with this Python, and try what it compiles: only the best kernels."""
+    user = User(sysconfig.get_python_version(), platform.machine(), address, compiles=True)
+    user.create()
+    settings = {"SKSHAPGPU_KERNELS": "native", "SKSHAPGPU_CUDA": "OFF"}
+    options = [f"--config-settings=cmake.define.{name}={value}" for name, value in settings.items()]
+    user.install(f"skshapgpu[{arguments.extras}]=={version}", version, *options)
+    print(user.run(source / "tests" / "wheels" / "smoke.py", source / "README.md"))
+
+
 @dataclass(frozen=True)
 class User:
-    """Somebody with a new environment, no compiler on the path, and no folder of the checkout."""
+    """Somebody with a new virtual environment and no folder of the checkout.
+
+    A compiler is on the path only if the user compiles; others install wheels only.
+    """
 
     python: str
     arch: str
     address: str
+    compiles: bool = False
 
     @property
     def folder(self) -> Path:
-        return WORK / f"python-{self.python}-{self.arch}"
+        return WORK / f"python-{self.python}-{self.arch}{'-compiled' if self.compiles else ''}"
 
     @property
     def is_emulated(self) -> bool:
@@ -217,16 +279,30 @@ class User:
 
     @property
     def variables(self) -> dict[str, str]:
-        variables = {"PATH": str(self.folder / "bin"), "PYTHONSAFEPATH": "1", "LOKY_MAX_CPU_COUNT": "1"}
-        variables |= {
-            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-            "PIP_ONLY_BINARY": "skshapgpu",
+        path = [str(self.folder / "bin"), *([os.environ["PATH"]] if self.compiles else [])]
+        variables = {
+            "PATH": os.pathsep.join(path),
+            "PYTHONSAFEPATH": "1",
+            "LOKY_MAX_CPU_COUNT": "1",
             "OMP_NUM_THREADS": "1",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_NO_BINARY" if self.compiles else "PIP_ONLY_BINARY": "skshapgpu",
         }
         index = f"{self.address}simple/"
         if os.environ.get("PIP_NO_INDEX"):  # there is no network: all else is in the folder PIP_FIND_LINKS
             return variables | {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": index}
         return variables | {"PIP_EXTRA_INDEX_URL": index}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """All variables: also those of this process, without those of its Python, and most of pip's."""
+        own = ("PIP_", "PYTHON", "VIRTUAL_ENV", "CONDA_")
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if name in SOURCES_OF_PIP or not name.startswith(own)
+        }
+        return inherited | self.variables
 
     def create(self) -> None:
         """Make the environment, with the first pip that knows groups, or a later one."""
@@ -235,14 +311,14 @@ class User:
             emulator().new_environment(self.folder)
         else:
             interpreter = run(ROOT / "dev", "python", self.python).strip()
-            run(interpreter, "-m", "venv", self.folder)
+            run(interpreter, "-m", "venv", self.folder, env=self.environment)
         self.run("-m", "pip", "install", "--quiet", "pip>=25.1")
 
     def run(self, *command: object) -> str:
         """Run Python with arguments; return what it prints."""
         elsewhere = WORK / "elsewhere"
         elsewhere.mkdir(exist_ok=True)
-        return run(self.folder / "bin" / "python", *command, cwd=elsewhere, variables=self.variables)
+        return run(self.folder / "bin" / "python", *command, cwd=elsewhere, env=self.environment)
 
     def install(self, requirement: str, expected: str, *options: str) -> None:
         """Install from the index; exit if the version is not the expected one."""
@@ -258,17 +334,18 @@ class User:
             "-m", "pip", "install", "--quiet", "--group", f"{source / 'pyproject.toml'}:test", "pytest-xdist"
         )
         command = [self.folder / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        variables = self.variables
+        variables = self.environment
         if self.is_emulated:
             command += ["-p", "helpers.fewer_examples"]
             variables |= {"SKSHAPGPU_EXAMPLES": "10", "PYTHONPATH": str(source / "tests")}
         command += tests or (EMULATED_TESTS if self.is_emulated else ["."])
         self.say(f"testing the installed wheel, --device {device}")
         run_there = [*command, "--device", device]
-        subprocess.run(run_there, cwd=source / "tests", env=os.environ | variables, check=True)
+        subprocess.run(run_there, cwd=source / "tests", env=variables, check=True)
 
     def say(self, text: str) -> None:
-        say(f"Python {self.python}{f' on {self.arch}' if self.is_emulated else ''}: {text}")
+        arch = f" on {self.arch}" if self.is_emulated else ""
+        say(f"Python {self.python}{arch}{', compiling' if self.compiles else ''}: {text}")
 
 
 def can_run(wheel: Path) -> bool:
@@ -317,15 +394,9 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def run(*command: object, cwd: Path | None = None, variables: dict[str, str] | None = None) -> str:
+def run(*command: object, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
     """Run a command and return what it prints; print all of it, and exit, if the command fails."""
-    result = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env=os.environ | (variables or {}),
-        capture_output=True,
-        text=True,
-    )
+    result = subprocess.run([str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True)
     if result.returncode:
         print(result.stdout, result.stderr)
         sys.exit(f"rehearsal: failed: {' '.join(str(part) for part in command)}")

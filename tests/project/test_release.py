@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,37 @@ def test_actions_are_pinned_by_commit() -> None:
     for action, comment in pins:
         assert re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", action), action
         assert re.fullmatch(r" # v\d+(\.\d+)+", comment), action
+
+
+def test_wheels_are_built_and_tried_for_each_python() -> None:
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    pythons = re.findall(r"Python :: (3\.\d+)", " ".join(tables["project"]["classifiers"]))
+    tags = [f"cp{python.replace('.', '')}" for python in pythons]
+    wheels = tables["tool"]["cibuildwheel"]
+    assert wheels["build"] == [f"{tag}-*" for tag in tags]
+    workflows = ROOT / ".github" / "workflows"
+    assert f"python: [{', '.join(tags)}]" in (workflows / "wheels.yml").read_text()
+    # A release is tried with the oldest Python, with the newest, and with the newest that has all libraries.
+    exceptions = {override["select"]: override["test-extras"] for override in wheels["overrides"]}
+    tried = re.findall(r'{ python: "(3\.\d+)", extras: "([\w,]+)" }', (workflows / "release.yml").read_text())
+    extras = {f"cp{python.replace('.', '')}-*": names.split(",") for python, names in tried}
+    assert {wheels["build"][0], wheels["build"][-1]} < set(extras) <= set(wheels["build"])
+    assert extras == {tag: exceptions.get(tag, wheels["test-extras"]) for tag in extras}
+    listed = ", ".join(f'"{python}"' for python, _ in tried)
+    assert f"python: [{listed}]" in (workflows / "release.yml").read_text()
+
+
+def test_the_conda_recipe_has_the_lower_bounds_of_the_project() -> None:
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    requirements = {*tables["build-system"]["requires"], *tables["project"]["dependencies"]}
+    requirements.add(f"cmake{tables['tool']['scikit-build']['cmake']['version']}")
+    recipe = (ROOT / ".conda" / "recipe.yaml").read_text()
+    pairs = re.findall(r"^ +- ([\w-]+) (>=[\d.]+)$", recipe, re.MULTILINE)
+    assert {"".join(pair) for pair in pairs} == requirements
+
+
+def test_each_entry_of_the_checklist_is_one_line() -> None:
+    page = (ROOT / "docs" / "releasing.md").read_text()
+    entries = re.findall(r"^- \[ \] .*\n(?:(?!- \[ \] |\n).*\n)*", page, re.MULTILINE)
+    assert len(entries) > 10
+    assert [entry for entry in entries if entry.count("\n") > 1 or len(entry) > 121] == []
