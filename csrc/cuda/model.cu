@@ -118,6 +118,8 @@ std::unique_ptr<BatchModel> make(const Plan& plan, CudaMethod method) {
 }  // namespace
 
 std::unique_ptr<BatchModel> make_model(const Plan& plan, CudaMethod method) {
+  if (!plan.tables.leaf_tables.empty())
+    throw std::invalid_argument("a plan with a table for each leaf needs a method for such tables");
   return plan.precision == Precision::kSingle ? make<float>(plan, method) : make<double>(plan, method);
 }
 

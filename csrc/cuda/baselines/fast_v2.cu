@@ -104,12 +104,13 @@ std::unique_ptr<BatchModel> make(const Plan& plan) {
   CudaProgram<T> program = make_cuda_program<T>(plan, CudaMethod::kChunks, 0);
   const auto tables = LeafTableWriter<T>(plan, program).write();
   auto model = std::make_unique<ChunkModel<T>>(plan, program);
-  model->add(std::make_unique<TableModel<T, CudaLeafTable>>(model->context(program), tables));
+  if (!tables.chunks.empty())  // trees of a single leaf are in no chunk
+    model->add(std::make_unique<TableModel<T, CudaLeafTable>>(model->context(program), tables));
   return model;
 }
 
 std::unique_ptr<BatchModel> make_leaf_tables(const Plan& plan) {
-  if (plan.tables.leaf_tables.empty())
+  if (plan.tables.leaf_tables.empty() && !plan.trees.empty())
     throw std::invalid_argument("the plan was not compiled for Fast TreeSHAP v2");
   return plan.precision == Precision::kSingle ? make<float>(plan) : make<double>(plan);
 }

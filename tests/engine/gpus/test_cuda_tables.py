@@ -62,13 +62,14 @@ def assert_same(
     add_up: bool = True,
 ) -> None:
     """Compare values and margins; values that do not ``add_up``, as Banzhaf values, have no gaps."""
+    method = "fast_v2" if plan_of is fast_v2_plan else "chunks"
     unit, shape = leaf_scale(ensemble), (len(rows), ensemble.n_outputs, ensemble.n_features)
     truth, margin = np.empty(shape), np.empty(shape[:2])
     plan_of(ensemble, "double").explain(rows, truth, margin, 1)
     for precision, tolerance in TOLERANCE.items():
         plan = plan_of(ensemble, precision)
         values, result, gap = np.full(shape, np.nan), np.full(shape[:2], np.nan), np.empty(shape[1])
-        _cuda.CudaPlan(plan, 0).explain(rows, values, result, gap, 0)
+        _cuda.CudaPlan(plan, 0, method).explain(rows, values, result, gap, 0)
         assert (np.abs(values - truth) <= tolerance * unit[:, np.newaxis]).all()
         np.testing.assert_allclose(result, margin, rtol=0, atol=1e-12 * unit.max())
         assert not add_up or (gap <= tolerance * ensemble.n_features * unit).all()
@@ -91,6 +92,22 @@ def test_trees_that_split_alike_on_each_level(depths: tuple[int, ...]) -> None:
     expected = sum(depth <= 10 for depth in depths)
     assert level_plan(ensemble, "single").info()["n_table_trees"] == expected
     assert_same(ensemble, random_rows(6, ensemble, 200), level_plan)
+
+
+def test_fast_v2_of_constant_models() -> None:
+    """They have no leaf with a table, and their plan is explained all the same."""
+    leaves = [full_tree(np.random.default_rng(seed), 0, 4) for seed in range(3)]
+    ensemble = Ensemble.from_trees(leaves, n_features=4, intercept=[0.5])
+    assert_same(ensemble, random_rows(1, ensemble, 40), fast_v2_plan)
+
+
+@pytest.mark.parametrize("method", ["chunks", "small_chunks", "leaves", "gputreeshap"])
+def test_other_methods_do_not_read_the_tables_of_leaves(method: str) -> None:
+    ensemble = random_ensemble(1, n_trees=3, n_features=4, max_leaves=9)
+    with pytest.raises(ValueError):
+        _cuda.CudaPlan(fast_v2_plan(ensemble, "single"), 0, method)
+    with pytest.raises(ValueError, match="Fast TreeSHAP v2"):
+        _cuda.CudaPlan(_core.Plan(attributes_of(ensemble), "single"), 0, "fast_v2")
 
 
 @pytest.mark.parametrize("n_rows", [1, 31, 32, 33, 64, 65, 1_000, 70_000])
