@@ -166,16 +166,21 @@ def test_gpu(case: tuple[int, Ensemble]) -> None:
     rows = random_rows(seed, ensemble, 70)
     weights = random_weights(seed, 9)
     plans = [
-        *(lambda p, kind=kind: plan_of(ensemble, p, kind) for kind in ("walk", "level_uniform", "fast_v2")),
-        lambda p: _core.background_plan(attributes_of(ensemble), p, rows[:9], weights, "SII", TABLES[0]),
+        (lambda p: plan_of(ensemble, p, "walk"), "chunks"),
+        (lambda p: plan_of(ensemble, p, "level_uniform"), "chunks"),
+        (lambda p: plan_of(ensemble, p, "fast_v2"), "fast_v2"),
+        (
+            lambda p: _core.background_plan(attributes_of(ensemble), p, rows[:9], weights, "SII", TABLES[0]),
+            "chunks",
+        ),
     ]
     shape = len(rows), ensemble.n_outputs, ensemble.n_players
-    for compiled in plans:
+    for compiled, method in plans:
         truth = np.full(shape, np.nan)
         compiled("double").explain(rows, truth, None, 1)
         for precision, tolerance in TOLERANCE.items():
             values, margin = np.full(shape, np.nan), np.full(shape[:2], np.nan)
-            _cuda.CudaPlan(compiled(precision), 0).explain(rows, values, margin, None, 0)
+            _cuda.CudaPlan(compiled(precision), 0, method).explain(rows, values, margin, None, 0)
             assert (np.abs(values - truth) <= tolerance * leaf_scale(ensemble)[:, np.newaxis]).all()
             np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=1e-9, atol=1e-9)
     for precision, tolerance in TOLERANCE.items():
