@@ -213,8 +213,7 @@ class TileWorker {
         walk_(plan, result.needs_margins()),
         sums_(plan, result, outputs_at_once(plan), tile_rows),
         tables_(plan, tile_rows),
-        intervals_(plan, tile_rows),
-        lanes_(plan) {
+        intervals_(plan, tile_rows) {
     chunk_sums_.resize(most_sum_bytes(plan));
   }
 
@@ -238,8 +237,7 @@ class TileWorker {
   bool look_up(Tile& tile, const Stop& stop) {
     TileSums* const margin = this->margin(tile);
     return tables_.run(tile.codes, tile.n_rows, sums_.values(), margin, walk_.margins(), stop) &&
-           intervals_.run(tile.codes, tile.n_rows, sums_.values(), margin, stop) &&
-           lanes_.run(tile.codes, tile.n_rows, sums_.values(), margin, stop);
+           intervals_.run(tile.codes, tile.n_rows, sums_.values(), margin, stop);
   }
 
   bool run_chunk(const Chunk& chunk, Tile& tile, const Stop& stop) {
@@ -258,8 +256,29 @@ class TileWorker {
   RowSums sums_;
   TableRunner<T> tables_;
   IntervalRunner<T> intervals_;
-  LaneRunner<T> lanes_;
   Aligned<char> chunk_sums_;
+};
+
+// One thread's work on a plan whose leaves are in lanes: it takes blocks of rows. A call of one row takes so
+// little time that it allocates nothing that it does not need.
+template <class T>
+class LaneWorker {
+ public:
+  LaneWorker(const Plan& plan, const Result& result, int most_rows)
+      : result_(result), sums_(plan, result, plan.n_outputs, kBlockRows), lanes_(plan, most_rows) {}
+
+  bool run(Tile& tile, const Stop& stop) {
+    sums_.begin(0);
+    TileSums* const margin = result_.needs_margins() ? &tile.margin : nullptr;
+    if (!lanes_.run(tile.codes, tile.n_rows, sums_.values(), margin, stop)) return false;
+    sums_.write(tile.first_row, tile.n_rows, result_.gaps ? &tile.totals : nullptr);
+    return true;
+  }
+
+ private:
+  const Result& result_;
+  RowSums sums_;
+  LaneRunner<T> lanes_;
 };
 
 // --- Few rows ---
@@ -326,7 +345,7 @@ template <class T>
 struct LaneParts {
   size_t count() const { return plan.lanes.parts.size(); }
   size_t bytes(size_t part) const { return n_part_sums(plan, plan.lanes.parts[part]) * sizeof(double); }
-  LaneRunner<T> worker() const { return LaneRunner<T>(plan); }
+  LaneRunner<T> worker() const { return LaneRunner<T>(plan, n_rows); }
   BlockResults writer() const { return BlockResults(plan, result); }
 
   void run(LaneRunner<T>& runner, size_t part, const CodeTile& codes, int block, int n_rows,
@@ -342,6 +361,7 @@ struct LaneParts {
 
   const Plan& plan;
   const Result& result;
+  int n_rows;
 };
 
 // Return the bytes of a block of a grid: the bytes of its codes, and of the sums of all chunks.
@@ -374,8 +394,12 @@ bool explain(const Plan& plan, const Rows& rows, const Result& result, int most_
     const auto run_grid = [&](const auto& parts) {
       return Grid(plan, rows, parts, n_threads).run(n_threads * kSharedBytes, interrupted);
     };
+    const int block_rows = static_cast<int>(std::min<int64_t>(rows.n_rows, kBlockRows));
     if (plan.lanes.parts.size() > 1 && n_threads > 1 && rows.n_rows <= kBlockRows)
-      return run_grid(LaneParts<T>{plan, result});
+      return run_grid(LaneParts<T>{plan, result, block_rows});
+    if (plan.lanes.any())
+      return explain_tiles(plan, rows, result, tile_size(plan), n_threads, interrupted,
+                           [&](int) { return LaneWorker<T>(plan, result, block_rows); });
     if (is_grid(plan, rows.n_rows, n_threads)) return run_grid(ChunkParts<T>{plan, result});
     return explain_tiles(plan, rows, result, tile_size(plan), n_threads, interrupted,
                          [&](int tile_rows) { return TileWorker<T>(plan, result, tile_rows); });

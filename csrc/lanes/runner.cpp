@@ -46,13 +46,13 @@ void add_part(const Plan& plan, const LanePart& part, const double* sums, int n_
 }
 
 template <class T>
-LaneRunner<T>::LaneRunner(const Plan& plan) : plan_(plan) {
-  if (!plan.lanes.any()) return;
-  codes_.resize(plan.columns.size() * kBlockRows);
-  if (plan.lanes.ranked) wide_codes_.resize(plan.columns.size() * kBlockRows);
+LaneRunner<T>::LaneRunner(const Plan& plan, int most_rows) : plan_(plan) {
+  const size_t n_rows = static_cast<size_t>(most_rows);
+  codes_.resize(plan.columns.size() * n_rows);
+  if (plan.lanes.ranked) wide_codes_.resize(plan.columns.size() * n_rows);
   sums_.resize(n_sums(plan));
-  totals_.resize(n_totals(plan) * kBlockRows);
-  margins_.resize(most_leaf_outputs(plan) * kBlockRows);
+  totals_.resize(n_totals(plan) * n_rows);
+  margins_.resize(most_leaf_outputs(plan) * n_rows);
   part_sums_.resize(most_part_sums(plan));
 }
 

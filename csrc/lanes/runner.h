@@ -23,9 +23,10 @@ void add_part(const Plan& plan, const LanePart& part, const double* sums, int n_
 template <class T>
 class LaneRunner {
  public:
-  explicit LaneRunner(const Plan& plan);
+  // For at most most_rows rows of a block at a time.
+  LaneRunner(const Plan& plan, int most_rows);
 
-  // Return the bytes that a LaneRunner allocates.
+  // Return the most bytes that a LaneRunner allocates.
   static size_t bytes(const Plan& plan);
 
   // Write the sums of a part for the rows of a block. The sums of other rows of the block are left as they

@@ -23,7 +23,7 @@ BackgroundPairsPlan compile_background_pairs(const py::dict& ensemble, const std
 py::object explain_background_pairs_rows(const BackgroundPairsPlan& plan, const py::array& X,
                                          py::array& values, const py::object& margin, int n_threads,
                                          const py::object& matrices, const py::object& pairs,
-                                         const BaseValue& base_value, bool zeroed) {
+                                         const py::object& base_value, bool zeroed) {
   require_threads(n_threads);
   const Rows rows = host_rows(plan.plan, X);
   Result result = checked_result(plan.plan, rows.n_rows, values, margin, zeroed);

@@ -182,7 +182,7 @@ void add_leaf_weights_of(const py::dict& ensemble, const py::array& rows, const 
 
 py::object explain_rows(const Plan& plan, const py::array& X, py::array& values, const py::object& margin,
                         int n_threads, const py::object& matrices, const py::object& pairs,
-                        const py::object& triples, const BaseValue& base_value, bool zeroed) {
+                        const py::object& triples, const py::object& base_value, bool zeroed) {
   require_threads(n_threads);
   const Rows rows = host_rows(plan, X);
   Result result = checked_result(plan, rows.n_rows, values, margin, zeroed);

@@ -5,7 +5,7 @@
 
 #include <array>
 #include <memory>
-#include <optional>
+#include <utility>
 
 #include "python/table_bindings.h"
 #include "rows/gaps.h"
@@ -13,15 +13,18 @@
 
 namespace skshap {
 
-using BaseValue = std::optional<std::vector<double>>;
-
-// Return the receiver of the additivity gaps, or null if there are no base values. There is one base value
-// for each output.
-inline std::unique_ptr<Gaps> gaps_of(const Plan& plan, const BaseValue& base_value) {
-  if (!base_value) return nullptr;
-  if (base_value->size() != static_cast<size_t>(plan.n_outputs))
+// Return the receiver of the additivity gaps, or null if `base_value` is None. It is an array of one base
+// value for each output.
+inline std::unique_ptr<Gaps> gaps_of(const Plan& plan, const py::object& base_value) {
+  if (base_value.is_none()) return nullptr;
+  if (!is_float64(base_value)) throw py::type_error("base_value must be a float64 array");
+  const auto array = py::reinterpret_borrow<py::array>(base_value);
+  if (array.ndim() != 1 || array.shape(0) != plan.n_outputs)
     throw py::value_error("base_value must have one element for each output");
-  return std::make_unique<Gaps>(*base_value);
+  std::vector<double> values;
+  for (py::ssize_t o = 0; o < array.shape(0); ++o)
+    values.push_back(*static_cast<const double*>(array.data(o)));
+  return std::make_unique<Gaps>(std::move(values));
 }
 
 inline py::object largest_of(const std::unique_ptr<Gaps>& gaps) {

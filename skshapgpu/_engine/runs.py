@@ -38,6 +38,9 @@ T = TypeVar("T")
 # The core ends calls of threads whose results are no longer wanted.
 _core.check_calls_with(check)
 
+#: Bytes of rows and results up to which a call without a memory limit needs no account of its memory.
+_SMALL_BYTES = 2**16
+
 #: Bytes per row and output of the margin, sum, gap and temporary arrays that the additivity check needs for
 #: functions of the margin and for models with linear leaves. For all other values, the core and GPUs return
 #: only the gaps.
@@ -211,7 +214,7 @@ class Run(ABC):
         ``gaps`` has the largest gap of each output. If a gap is larger than rounding can explain, ``margins``
         returns the values on the host and the margins of the rows, and a ``RuntimeError`` names the row.
         """
-        largest = float(np.maximum.reduce(gaps, axis=None))
+        largest = gaps.item() if gaps.size == 1 else float(np.maximum.reduce(gaps, axis=None))
         allowed, least = self._compiled.allowed_gaps(dtype)
         if not largest <= least and not (gaps <= allowed).all():
             additivity.check(self._compiled, *margins(), self._rows.row_labels, start)
@@ -271,6 +274,8 @@ class HostRun(Run):
 
     def chunk_rows(self, row: RowBytes) -> int:
         limit = self._compiled.options.memory_limit
+        if limit is None and self.n_rows * (row.result + row.work + self._rows.row_bytes) < _SMALL_BYTES:
+            return max(1, self.n_rows)  # no further part of the account is larger for so few numbers
         # Scratch memory, which is counted anew in each call, matters only if there is a limit.
         need = self.need(row, scratch=limit is not None)
         return need.rows_at_once(limit, memory.machine_bytes())

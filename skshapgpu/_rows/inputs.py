@@ -38,6 +38,9 @@ from .tables import HostTable, collected, names_of, open_table, row_labels, sele
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
 
+#: Most types of arrays for which a reader keeps how they are read; strings have a type for each length.
+_MOST_READ_ARRAYS = 16
+
 #: Smallest magnitude that float32 rounds to infinity: its largest number plus half a unit in the last place.
 FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
 
@@ -67,8 +70,13 @@ class Reader:
         """Names and categories of earlier calls, which are not pickled."""
         return Seen(NameRules(self.schema), SeenCategories())
 
+    @computed_once
+    def _read_arrays(self) -> dict[tuple[np.dtype, int, bool], HostRows]:
+        """Rows of earlier arrays by what decides how an array is read, which are not pickled."""
+        return {}
+
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_seen"}
+        return {name: value for name, value in vars(self).items() if name not in ("_seen", "_read_arrays")}
 
     def read_on_host(self, X: Any, argument: str = "X") -> HostRows:
         """Read X from the host. Its values are checked later, one batch at a time, when they are needed.
@@ -76,7 +84,7 @@ class Reader:
         ``argument`` is the name of X in messages.
         """
         if not self.steps:
-            return self._read(X, argument)
+            return self._read_array(X, argument) if type(X) is np.ndarray else self._read(X, argument)
         X = collected(X)
         if self._fixed_columns:
             self.require_fixed_columns(names_of(X.original if isinstance(X, Prepared) else X), argument)
@@ -85,6 +93,21 @@ class Reader:
         labels = row_labels(prepared.original)
         if labels is not None and len(labels) == rows.n_rows:
             rows.row_labels = labels
+        return rows
+
+    def _read_array(self, X: np.ndarray, argument: str) -> HostRows:
+        """Read an array; the rules for its type and width take longer than a small call, and are kept."""
+        schema = self.schema
+        warns = schema.warns_as is not None and schema.feature_names is not None
+        if X.ndim != 2 or schema.inputs or warns:
+            return self._read(X, argument)
+        key = X.dtype, X.shape[1], X.flags.aligned
+        earlier = self._read_arrays.get(key)
+        if earlier is not None:
+            return earlier.of_array(X)
+        rows = self._read(X, argument)
+        if len(self._read_arrays) < _MOST_READ_ARRAYS:
+            self._read_arrays[key] = rows.of_array(np.empty((0, X.shape[1]), X.dtype))  # X may be large
         return rows
 
     def _read(self, X: Any, argument: str) -> HostRows:
@@ -315,6 +338,17 @@ class HostRows:
             packed = entry_bytes * data.nnz // max(self.n_rows, 1) + self._x_dtype.itemsize * len(tested)
             if packed < self.row_bytes:
                 self._tested, self.packed_row_bytes = tested, packed
+
+    def of_array(self, X: np.ndarray) -> HostRows:
+        """Return the rows of another array, with the dtype, the width and the alignment of this one.
+
+        No step may have added rows to these.
+        """
+        rows = HostRows.__new__(HostRows)
+        rows.__dict__.update(self.__dict__)
+        rows.data = rows._array = X
+        rows.n_rows = len(X)
+        return rows
 
     def add(self, rows: HostRows) -> None:
         """Add the rows that steps of a member of a sum have made."""
