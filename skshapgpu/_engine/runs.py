@@ -39,7 +39,7 @@ T = TypeVar("T")
 _core.check_calls_with(check)
 
 #: Bytes of rows and results up to which a call without a memory limit needs no account of its memory.
-_SMALL_BYTES = 2**16
+_SMALL_BYTES = 2**14
 
 #: Bytes per row and output of the margin, sum, gap and temporary arrays that the additivity check needs for
 #: functions of the margin and for models with linear leaves. For all other values, the core and GPUs return
