@@ -314,13 +314,16 @@ def run_single_row(arguments: argparse.Namespace, refuse: Callable[[str], None])
     if min(arguments.rows, arguments.trees) < 1:
         refuse("all numbers must be positive")
     report = reports.start_report("single-row", arguments)
-    for family, form in single_row.cases():
+    for family, form in single_row.cases() if arguments.other is None else []:
         result = single_row.measure(family, form, arguments.rows, arguments.trees)
         report["models"].append(result)
         single_row.print_result(result)
         reports.write(report, arguments)
     for name in [] if arguments.quick else single_row.large_models():
-        result = single_row.measure_large(name, arguments.rows)
+        if arguments.other is None:
+            result = single_row.measure_large(name, arguments.rows)
+        else:
+            result = {"name": name, **single_row.compare(name, arguments.other)}
         report["models"].append(result)
         single_row.print_result(result)
         reports.write(report, arguments)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
+import sys
 import warnings
 from collections.abc import Callable
-from statistics import median
+from pathlib import Path
+from statistics import median, quantiles
 from time import process_time
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import peers
 
 from skshapgpu import TreeExplainer
 
@@ -37,10 +41,16 @@ LIBRARY_ROWS = 100
 #: Numbers of rows that are also explained by walks, and the number of calls of each.
 FEW_ROWS, FEW_CALLS = (1, 2, 4, 8, 16, 64), 60
 
+#: Rounds in which two checkouts take turns, and the number of calls of each in a round.
+COMPARED_ROUNDS, COMPARED_CALLS, COMPARED_FOREST_CALLS = 11, 200, 15
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=1000, help="calls of each kind (1000)")
     parser.add_argument("--trees", type=int, default=100, help="trees of each model (100)")
+    parser.add_argument(
+        "--other", type=Path, metavar="DIR", help="checkout with a compiled core: compare few rows with it"
+    )
 
 
 def cases() -> list[tuple[str, str]]:
@@ -106,6 +116,52 @@ def time_few_rows(model: Any, X: np.ndarray, explainer: TreeExplainer) -> list[d
         medians = {name: 1e3 * median(times[FEW_CALLS // 10 :]) for name, times in seconds.items()}
         results.append({"n_rows": n_rows, "algorithm": algorithm, **medians})
     return results
+
+
+def compare(name: str, other: Path) -> dict[str, Any]:
+    """Time calls of few rows of a large model with this checkout and another one, in turn."""
+    family, n_trees, params = LARGE_MODELS[name]
+    X, y = data("array", N_LARGE_TRAINING)
+    model = fitted(family, X, y, n_trees, **params)
+    if family == "xgboost":
+        model = model.get_booster()
+    payload = {"model": model, "family": family, "columns": "all"}
+    places: dict[str, tuple[list[str], tuple[str, ...]]] = {
+        "this": (sys.path, ()),
+        "other": ([str(other.resolve()), *sys.path], ("-S",)),  # without hooks of an editable installation
+    }
+    runners = {
+        key: peers.RemoteRunner(
+            sys.executable, {"PYTHONPATH": os.pathsep.join(filter(None, path))}, "calls", payload, X, options
+        )
+        for key, (path, options) in places.items()
+    }
+    try:
+        values = [runner.ask("values", 1, 1)["before"] for runner in runners.values()]
+        result = {"difference": float(np.abs(values[0] - values[1]).max() / np.abs(values[1]).max())}
+        n_calls = COMPARED_FOREST_CALLS if family == "forest" else COMPARED_CALLS
+        return result | {
+            "instruction_set": runners["this"].note,
+            "few_rows": [_in_turn(runners, n_rows, n_calls) for n_rows in FEW_ROWS],
+        }
+    finally:
+        for runner in runners.values():
+            runner.close()
+
+
+def _in_turn(runners: dict[str, peers.RemoteRunner], n_rows: int, n_calls: int) -> dict[str, Any]:
+    rounds = []
+    for i in range(COMPARED_ROUNDS):
+        order = list(runners) if i % 2 else list(runners)[::-1]
+        rounds.append({key: runners[key].ask("few_rows", n_rows, n_calls) for key in order})
+    ratios = [one["other"] / one["this"] for one in rounds]
+    low, _, high = quantiles(ratios, n=4)
+    return {
+        "n_rows": n_rows,
+        "ms": 1e3 * median(one["this"] for one in rounds),
+        "other_ms": 1e3 * median(one["other"] for one in rounds),
+        "other_over_this": {"median": median(ratios), "quartiles": [low, high]},
+    }
 
 
 def own_values(family: str, model: Any) -> Callable[[Any], np.ndarray] | None:

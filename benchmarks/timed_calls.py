@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from inspect import signature
+from statistics import median
 from time import process_time
 from typing import Any
 
@@ -103,6 +104,16 @@ class Calls:
     def before(self, n_rows: int, n_calls: int = 1) -> float:
         """Measure calls of an explainer that was called with as many rows before, and expects many more."""
         return _mean_seconds(self._called.shap_values, self._X[:n_rows], n_calls)
+
+    def few_rows(self, n_rows: int, n_calls: int) -> float:
+        """Measure calls as :meth:`before` does, each with other rows; return the median."""
+        seconds = []
+        for i in range(n_calls):
+            rows = self._X[i * n_rows : (i + 1) * n_rows]
+            start = process_time()
+            self._called.shap_values(rows)
+            seconds.append(process_time() - start)
+        return median(seconds)
 
     def fastest_prediction(self, n_rows: int) -> str:
         """Return which way to predict is the fastest."""
