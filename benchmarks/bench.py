@@ -313,7 +313,11 @@ def run_single_row(arguments: argparse.Namespace, refuse: Callable[[str], None])
     arguments.rows = 50 if arguments.quick else arguments.rows
     if min(arguments.rows, arguments.trees) < 1:
         refuse("all numbers must be positive")
+    if arguments.other is not None:
+        require_core(arguments.other, refuse)
     report = reports.start_report("single-row", arguments)
+    if arguments.other is not None:
+        report["other_commit"] = reports.commit(arguments.other)
     for family, form in single_row.cases() if arguments.other is None else []:
         result = single_row.measure(family, form, arguments.rows, arguments.trees)
         report["models"].append(result)
@@ -323,7 +327,7 @@ def run_single_row(arguments: argparse.Namespace, refuse: Callable[[str], None])
         if arguments.other is None:
             result = single_row.measure_large(name, arguments.rows)
         else:
-            result = {"name": name, **single_row.compare(name, arguments.other)}
+            result = single_row.compare(name, arguments.other)
         report["models"].append(result)
         single_row.print_result(result)
         reports.write(report, arguments)
