@@ -71,12 +71,7 @@ class LaneBuilder {
     place(most_bytes);
     if (!lanes_.any()) return;
     size_t entry = 0;
-    each_tree(plan_, [&](const Chunk& chunk, const TreeProgram& tree) {
-      if (plan_.precision == Precision::kSingle)
-        write<float>(chunk, tree, entry);
-      else
-        write<double>(chunk, tree, entry);
-    });
+    each_tree(plan_, [&](const Chunk& chunk, const TreeProgram& tree) { write(chunk, tree, entry); });
     if (lanes_.ranked) rank_chunks();
     lanes_.n_trees = plan_.trees.size();
     lanes_.n_leaves = static_cast<size_t>(plan_.n_leaves);
@@ -300,11 +295,13 @@ class LaneBuilder {
     }
   }
 
-  template <class T>
   void write(const Chunk& chunk, const TreeProgram& tree, size_t& entry) {
     tests_.category_bits.clear();
     tests_.run(chunk, tree, [&](size_t values, const std::vector<LeafTest>& tests) {
-      write_leaf<T>(values, tests, lane_of_[entry++]);
+      if (plan_.precision == Precision::kSingle)
+        write_leaf<float>(values, tests, lane_of_[entry++]);
+      else
+        write_leaf<double>(values, tests, lane_of_[entry++]);
     });
   }
 
