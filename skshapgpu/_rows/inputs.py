@@ -99,7 +99,7 @@ class Reader:
         """Read an array; the rules for its type and width take longer than a small call, and are kept."""
         schema = self.schema
         warns = schema.warns_as is not None and schema.feature_names is not None
-        if X.ndim != 2 or schema.inputs or warns:
+        if X.ndim != 2 or schema.inputs or warns or X.dtype.kind == "T":  # such types may have no hash
             return self._read(X, argument)
         key = X.dtype, X.shape[1], X.flags.aligned
         earlier = self._read_arrays.get(key)
