@@ -104,10 +104,10 @@ class Reader:
         key = X.dtype, X.shape[1], X.flags.aligned
         earlier = self._read_arrays.get(key)
         if earlier is not None:
-            return earlier.of_array(X)
+            return earlier.rows_of_array(X)
         rows = self._read(X, argument)
         if len(self._read_arrays) < _MOST_READ_ARRAYS:
-            self._read_arrays[key] = rows.of_array(np.empty((0, X.shape[1]), X.dtype))  # X may be large
+            self._read_arrays[key] = rows.rows_of_array(np.empty((0, X.shape[1]), X.dtype))  # X may be large
         return rows
 
     def _read(self, X: Any, argument: str) -> HostRows:
@@ -339,7 +339,7 @@ class HostRows:
             if packed < self.row_bytes:
                 self._tested, self.packed_row_bytes = tested, packed
 
-    def of_array(self, X: np.ndarray) -> HostRows:
+    def rows_of_array(self, X: np.ndarray) -> HostRows:
         """Return the rows of another array, with the dtype, the width and the alignment of this one.
 
         No step may have added rows to these.
