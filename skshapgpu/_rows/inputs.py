@@ -38,9 +38,6 @@ from .tables import HostTable, collected, names_of, open_table, row_labels, sele
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
 
-#: Most types of arrays for which a reader keeps how they are read; strings have a type for each length.
-_MOST_READ_ARRAYS = 16
-
 #: Smallest magnitude that float32 rounds to infinity: its largest number plus half a unit in the last place.
 FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
 
@@ -99,15 +96,15 @@ class Reader:
         """Read an array; the rules for its type and width take longer than a small call, and are kept."""
         schema = self.schema
         warns = schema.warns_as is not None and schema.feature_names is not None
-        if X.ndim != 2 or schema.inputs or warns or X.dtype.kind == "T":  # such types may have no hash
+        # Text has a type for each length, or a type without a hash.
+        if X.ndim != 2 or schema.inputs or warns or X.dtype.kind in "SUT":
             return self._read(X, argument)
         key = X.dtype, X.shape[1], X.flags.aligned
         earlier = self._read_arrays.get(key)
         if earlier is not None:
             return earlier.rows_of_array(X)
         rows = self._read(X, argument)
-        if len(self._read_arrays) < _MOST_READ_ARRAYS:
-            self._read_arrays[key] = rows.rows_of_array(np.empty((0, X.shape[1]), X.dtype))  # X may be large
+        self._read_arrays[key] = rows.rows_of_array(np.empty((0, X.shape[1]), X.dtype))  # X may be large
         return rows
 
     def _read(self, X: Any, argument: str) -> HostRows:
