@@ -4,7 +4,6 @@
 #include "base/aligned.h"
 #include "cells/runner.h"
 #include "cpu/chunk_walk.h"
-#include "cpu/tree_algorithm.h"
 #include "intervals/lookup.h"
 #include "lanes/runner.h"
 #include "plan/balance.h"

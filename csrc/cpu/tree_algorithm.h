@@ -2,7 +2,7 @@
 //
 // Each algorithm has its own source file in csrc/baselines, which registers it. All other code reads the list
 // of algorithms: the names in Python, the limits, the scratch memory, and the loop over the trees in
-// cpu/explain.cpp.
+// cpu/chunk_walk.h.
 #pragma once
 
 #include <cstddef>

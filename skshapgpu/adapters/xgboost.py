@@ -227,6 +227,7 @@ def _read(
     )
     is_binary = n_outputs == 1 and (classes is not None or objective.startswith("binary:"))
     classes = _labels(classes, 2 if is_binary else n_classes)
+    is_plain = n_outputs == 1 and not is_binary and not custom_objective
     return AdaptedModel(
         ensemble,
         schema,
@@ -237,10 +238,7 @@ def _read(
         binary="margin" if is_binary else None,
         class_names=classes if is_binary else None,
         link=_LINKS.get(objective),
-        squared_error=objective in _SQUARED_ERRORS
-        and n_outputs == 1
-        and not is_binary
-        and not custom_objective,
+        squared_error=objective in _SQUARED_ERRORS and is_plain,
         over_time=_over_time(learner["objective"], objective),
     )
 
