@@ -16,6 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
 from typing import Any
@@ -79,6 +80,17 @@ class Runner:
 
     def close(self) -> None:
         """Do nothing; see :class:`RemoteRunner`."""
+
+
+def places_of_checkouts(other: Path | None) -> dict[str, tuple[dict[str, str], tuple[str, ...]]]:
+    """Return the variables and the options of a Python that imports this checkout, and ``other`` if given."""
+    own = list(filter(None, sys.path))
+    places: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {}
+    places["this"] = {"PYTHONPATH": os.pathsep.join(own)}, ()
+    if other is not None:
+        # Without "site", whose hooks would import an editable installation instead.
+        places["other"] = {"PYTHONPATH": os.pathsep.join([str(other.resolve()), *own])}, ("-S",)
+    return places
 
 
 class RemoteRunner:

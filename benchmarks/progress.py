@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -62,11 +61,7 @@ class Checkouts:
     """Processes of both checkouts, used for all models."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        self._places: dict[str, tuple[list[str], tuple[str, ...]]] = {
-            "this": (sys.path, ()),
-            # Without "site", whose hooks would import an editable installation instead.
-            "other": ([str(arguments.other.resolve()), *sys.path], ("-S",)),
-        }
+        self._places = peers.places_of_checkouts(arguments.other)
         self._isa = {"SKSHAPGPU_ISA": arguments.isa} if arguments.isa else {}
         self._runners: dict[str, peers.RemoteRunner] = {}
 
@@ -74,13 +69,12 @@ class Checkouts:
         """Give both processes a model and its rows."""
         columns = progress_models.recipes()[case.name].columns
         payload = {"model": case.model, "family": case.family, "columns": columns}
-        for name, (path, options) in self._places.items():
+        for name, (environment, options) in self._places.items():
             if name in self._runners:
                 self._runners[name].start("calls", payload, case.X)
                 continue
-            environment = {"PYTHONPATH": os.pathsep.join(filter(None, path)), **self._isa}
             self._runners[name] = peers.RemoteRunner(
-                sys.executable, environment, "calls", payload, case.X, options
+                sys.executable, environment | self._isa, "calls", payload, case.X, options
             )
         return self._runners
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from statistics import median
@@ -80,19 +79,15 @@ def measure(case: models.Case, results: str, arguments: argparse.Namespace) -> d
             f"group {first}": list(range(first, min(first + GROUP_SIZE, n_columns)))
             for first in range(0, n_columns, GROUP_SIZE)
         }
-    paths = {"this": sys.path, "other": [str(arguments.other.resolve()), *sys.path]}
-    # Without "site", whose hooks would import an editable installation instead.
-    options = {"this": (), "other": ("-S",)}
+    places = peers.places_of_checkouts(arguments.other)
     differences: list[float] = []
     seconds: dict[int, dict[str, list[float]]] = {
-        n_rows: {name: [] for name in paths} for n_rows in arguments.rows
+        n_rows: {name: [] for name in places} for n_rows in arguments.rows
     }
     for _ in range(arguments.starts):
         runners = {
-            name: peers.RemoteRunner(
-                sys.executable, {"PYTHONPATH": _joined(path)}, "ours", payload, case.X, options[name]
-            )
-            for name, path in paths.items()
+            name: peers.RemoteRunner(sys.executable, environment, "ours", payload, case.X, options)
+            for name, (environment, options) in places.items()
         }
         try:
             checked = min(max(arguments.rows), 1000)
@@ -109,10 +104,6 @@ def measure(case: models.Case, results: str, arguments: argparse.Namespace) -> d
         "largest_difference": float(max(differences)),
         "calls": [summary(n_rows, seconds[n_rows]) for n_rows in arguments.rows],
     }
-
-
-def _joined(path: list[str]) -> str:
-    return os.pathsep.join(filter(None, path))
 
 
 def add_rounds(

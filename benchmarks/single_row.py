@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -130,15 +129,9 @@ def compare(name: str, other: Path) -> dict[str, Any]:
     if family == "xgboost":
         model = model.get_booster()
     payload = {"model": model, "family": family, "columns": "all"}
-    places: dict[str, tuple[list[str], tuple[str, ...]]] = {
-        "this": (sys.path, ()),
-        "other": ([str(other.resolve()), *sys.path], ("-S",)),  # without hooks of an editable installation
-    }
     runners = {
-        key: peers.RemoteRunner(
-            sys.executable, {"PYTHONPATH": os.pathsep.join(filter(None, path))}, "calls", payload, X, options
-        )
-        for key, (path, options) in places.items()
+        key: peers.RemoteRunner(sys.executable, environment, "calls", payload, X, options)
+        for key, (environment, options) in peers.places_of_checkouts(other).items()
     }
     try:
         values = [runner.ask("values", 1, 1)["before"] for runner in runners.values()]

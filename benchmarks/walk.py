@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -73,18 +72,16 @@ class Walk:
 
 def measure(case: models.Case, arguments: argparse.Namespace) -> dict[str, Any]:
     """Time the walk of this checkout and, if given, of another one, in turn."""
-    places: dict[str, tuple[list[str], tuple[str, ...]]] = {"this": (sys.path, ())}
-    if arguments.other is not None:
-        # Without "site", whose hooks would import an editable installation instead.
-        places["other"] = [str(arguments.other.resolve()), *sys.path], ("-S",)
+    places = peers.places_of_checkouts(arguments.other)
     payload = {"model": case.model, "precision": arguments.precision}
     isa = {"SKSHAPGPU_ISA": arguments.isa} if arguments.isa else {}
     runners: dict[str, peers.RemoteRunner] = {}
     times_of_system: dict[str, list[tuple[float, float]]] = {name: [] for name in places}
     try:
-        for name, (path, options) in places.items():
-            environment = {"PYTHONPATH": os.pathsep.join(filter(None, path)), **isa}
-            runners[name] = peers.RemoteRunner(sys.executable, environment, "walk", payload, case.X, options)
+        for name, (environment, options) in places.items():
+            runners[name] = peers.RemoteRunner(
+                sys.executable, environment | isa, "walk", payload, case.X, options
+            )
         n_calls = runners["this"].ask("calls")
         for number in range(arguments.rounds):
             for name in sorted(runners, reverse=bool(number % 2)):

@@ -344,7 +344,7 @@ template <class T>
 struct LaneParts {
   size_t count() const { return plan.lanes.parts.size(); }
   size_t bytes(size_t part) const { return n_part_sums(plan, plan.lanes.parts[part]) * sizeof(double); }
-  LaneRunner<T> worker() const { return LaneRunner<T>(plan, n_rows); }
+  LaneRunner<T> worker() const { return LaneRunner<T>(plan, block_rows); }
   BlockResults writer() const { return BlockResults(plan, result); }
 
   void run(LaneRunner<T>& runner, size_t part, const CodeTile& codes, int block, int n_rows,
@@ -360,7 +360,7 @@ struct LaneParts {
 
   const Plan& plan;
   const Result& result;
-  int n_rows;
+  int block_rows;  // of the only block
 };
 
 // Return the bytes of a block of a grid: the bytes of its codes, and of the sums of all chunks.

@@ -374,6 +374,7 @@ def test_gaps_are_those_of_the_written_values(cpu_core, dtype, n_features):
     values, margin = np.empty((1000, 2, n_features), dtype), np.empty((1000, 2))
     base = plan.base_value + np.array([0.25, 0.0])  # a wrong base value shows in its output alone
     explanation = plan.explain(X, values, margin, 1, base_value=base)
+    explanation_of_base = explanation
     expected = np.abs(values.sum(axis=2, dtype=np.float64) + base - margin).max(axis=0)
     np.testing.assert_allclose(explanation, expected, rtol=1e-7)
     assert explanation[0] > 0.2 > explanation[1] > 0
@@ -384,6 +385,11 @@ def test_gaps_are_those_of_the_written_values(cpu_core, dtype, n_features):
     assert plan.explain(X, values, margin, 1) is None
     with pytest.raises(ValueError, match="one element for each output"):
         plan.explain(X, values, margin, 1, base_value=np.zeros(3))
+    strided = np.repeat(base, 3)[::3]
+    assert same_bits(plan.explain(X, values, margin, 1, base_value=strided), explanation_of_base)
+    for other in (base.astype("f4"), base.astype(base.dtype.newbyteorder()), list(base)):
+        with pytest.raises(TypeError, match="base_value must be a float64 array"):
+            plan.explain(X, values, margin, 1, base_value=other)
 
 
 def test_arrays_from_another_process(core):

@@ -436,18 +436,10 @@ void by_intervals(Bytes& bytes, const Plan& plan, const Input& input, const Chec
                   const std::vector<double>& expected) {
   constexpr uint32_t kLimits[] = {0, 1, 2, 3, 4, 6, 8, 12, 32, 100, 200, 512, 4096, 16384, ~0u};
   const uint32_t most_entries = kLimits[bytes.number(sizeof kLimits / sizeof *kLimits)];
-  const IntervalPrices prices{.leaf = 1,
-                              .leaf_node = 1,
-                              .table = 1,
-                              .lookup = 0,
-                              .doubling = 0,
-                              .small_bytes = 1,
-                              .line_bytes = 64,
-                              .built_leaf = 5,
-                              .built_table = 1,
-                              .unit_node = 0,
-                              .entry = 0,
-                              .byte = 0};
+  IntervalPrices prices{};
+  prices.leaf = prices.leaf_node = prices.table = prices.small_bytes = prices.built_table = 1;
+  prices.line_bytes = 64;
+  prices.built_leaf = 5;
   const IntervalLimits limits{most_entries, 1, 1e9};
   const IntervalLayout layout = lay_out_intervals(plan, prices, limits);
   if (layout.costs.tables.bytes > kTableBytes) return;
