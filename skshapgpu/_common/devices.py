@@ -202,7 +202,7 @@ _available: bool | None = None
 @lru_cache(64)
 def label(indices: tuple[int, ...]) -> str:
     """Return the name of the devices, as users write it."""
-    return ", ".join(f"cuda:{index}" for index in indices) if indices else "cpu"
+    return ", ".join(f"cuda:{index}" for index in indices) or "cpu"
 
 
 def is_cuda_error(error: BaseException) -> bool:
