@@ -40,16 +40,21 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
     """Read the command line; the function returned ends the program with a message."""
     parser = argparse.ArgumentParser(description=description)
     commands = parser.add_subparsers(dest="command", required=True)
-    values = commands.add_parser("values", help="SHAP values of the papers' models")
-    add_common(values)
-    add_device(values)
-    values.add_argument(
+    for name, (summary, options) in COMMANDS.items():
+        command = commands.add_parser(name, help=summary)
+        for add_options in options:
+            add_options(command)
+    return parser.parse_args(), parser.error
+
+
+def add_values(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--rows",
         type=int,
         help="rows to explain (10000; 300 with --quick; on a GPU by the model, 1000000 or 100000)",
     )
-    values.add_argument("--repeats", type=int, default=5, help="rounds (5)")
-    values.add_argument(
+    parser.add_argument("--repeats", type=int, default=5, help="rounds (5)")
+    parser.add_argument(
         "--peers",
         nargs="*",
         choices=peers.PEERS,
@@ -57,124 +62,53 @@ def parse(description: str) -> tuple[argparse.Namespace, Callable[[str], NoRetur
         metavar="NAME",
         help=f"of: {' '.join(peers.PEERS)}; on a GPU: {' '.join(gpu.PEERS)}",
     )
-    values.add_argument(
+    parser.add_argument(
         "--seconds", type=float, help="aim for the length of a call (1.5; 10 on a GPU; 0.1 with --quick)"
     )
-    add_slowest(values)
-    values.add_argument("--train-only", action="store_true", help="fill the cache, measure nothing")
-    add_fasttreeshap(values)
-    pairs = commands.add_parser("interactions", help="SHAP interaction values of the same models")
-    add_common(pairs)
-    add_device(pairs)
-    pairs.add_argument("--rows", type=int, help="rows to explain (2000; on a GPU 20000, or as fit 8 GB)")
-    pairs.add_argument("--repeats", type=int, default=5, help="rounds (5)")
-    pairs.add_argument("--seconds", type=float, default=1.5, help="aim for the length of a call (1.5)")
-    add_slowest(pairs)
-    against = commands.add_parser("background", help="SHAP values against background data")
-    add_common(against)
-    add_device(against)
-    against.add_argument(
+    add_slowest(parser)
+    parser.add_argument("--train-only", action="store_true", help="fill the cache, measure nothing")
+    add_fasttreeshap(parser)
+
+
+def add_interactions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=int, help="rows to explain (2000; on a GPU 20000, or as fit 8 GB)")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds (5)")
+    parser.add_argument("--seconds", type=float, default=1.5, help="aim for the length of a call (1.5)")
+    add_slowest(parser)
+
+
+def add_background(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--rows", type=int, nargs="+", help="rows to explain (1000 10000; 100 with --quick; GPU: 1000000)"
     )
-    against.add_argument(
+    parser.add_argument(
         "--backgrounds",
         type=int,
         nargs="+",
         help="background rows (100 1000 10000; 20 100 with --quick; GPU: 1000 1000000)",
     )
-    against.add_argument("--repeats", type=int, default=5, help="rounds (5)")
-    against.add_argument("--seconds", type=float, default=1.0, help="aim for the length of a call (1)")
-    add_slowest(against, default=120.0)  # a call of Woodelf takes 20 s on an idle machine
-    precomputed = commands.add_parser("tables", help="tables made beforehand: making and using them, apart")
-    add_common(precomputed)
-    precomputed.add_argument("--rows", type=int, help="rows to explain (10000; 300 with --quick)")
-    precomputed.add_argument("--repeats", type=int, default=5, help="rounds (5)")
-    precomputed.add_argument(
+    parser.add_argument("--repeats", type=int, default=5, help="rounds (5)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="aim for the length of a call (1)")
+    add_slowest(parser, default=120.0)  # a call of Woodelf takes 20 s on an idle machine
+
+
+def add_tables(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=int, help="rows to explain (10000; 300 with --quick)")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds (5)")
+    parser.add_argument(
         "--seconds", type=float, help="aim for the length of a call beyond tables (0.5; 0.05 with --quick)"
     )
-    add_slowest(precomputed)
-    add_fasttreeshap(precomputed)
-    pairs_against = commands.add_parser(
-        "background-pairs", help="interactions against background data, on all cores and on a GPU"
-    )
-    background_pairs.add_arguments(pairs_against)
-    add_output(pairs_against)
-    top = commands.add_parser("top-pairs", help="peak memory of the strongest pairs of many rows")
-    top_pairs.add_arguments(top)
-    add_output(top)
-    thirds = commands.add_parser("triples", help="interactions of triples: a GPU against all cores")
-    triples.add_arguments(thirds)
-    add_output(thirds)
-    dependence = commands.add_parser(
-        "partial-dependence", help="partial dependence: ours, scikit-learn's brute force, Woodelf's"
-    )
-    partial_dependence.add_arguments(dependence)
-    add_output(dependence)
-    owen_values = commands.add_parser("owen", help="Owen values against SHAP values of the same model")
-    add_common(owen_values)
-    add_device(owen_values)
-    owen.add_arguments(owen_values)
-    counted = commands.add_parser("covers", help="covers counted from data against predict")
-    add_common(counted)
-    covers.add_arguments(counted)
-    stored = commands.add_parser("loading", help="from a file with large tables to a first row")
-    loading.add_arguments(stored)
-    add_output(stored)
-    single = commands.add_parser("single-row", help="a call for one row, by the form of X")
-    single_row.add_arguments(single)
-    add_output(single)
-    served = commands.add_parser(
-        "serving", help="latencies in a process that serves, in one and in 8 threads"
-    )
-    serving.add_arguments(served)
-    add_output(served)
-    first = commands.add_parser("first-call", help="the comparison with the model's own prediction")
-    first_call.add_arguments(first)
-    add_output(first)
-    estimates = commands.add_parser("plans", help="estimates of plan beside measured times")
-    add_device(estimates)
-    plans.add_arguments(estimates)
-    add_output(estimates)
-    validation = commands.add_parser("cross-validation", help="what explaining adds to a cross-validation")
-    cross_validation.add_arguments(validation)
-    add_output(validation)
-    changes = commands.add_parser("drift", help="planted changes that compare_explanations finds")
-    drift.add_arguments(changes)
-    add_output(changes)
-    choice = commands.add_parser("selection", help="known relevant columns, found by us and by others")
-    selection.add_arguments(choice)
-    add_output(choice)
-    members = commands.add_parser("sums", help="sums of models against their members")
-    sums.add_arguments(members)
-    add_output(members)
-    engines = commands.add_parser("distributed", help="Dask, Spark and Ray, with one and two workers")
-    distributed_engines.add_arguments(engines)
-    add_output(engines)
-    latency = commands.add_parser("latency", help="seconds of small calls, CPU against GPU")
-    add_common(latency)
-    latency.add_argument(
+    add_slowest(parser)
+    add_fasttreeshap(parser)
+
+
+def add_latency(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--rows", type=int, nargs="+", default=list(gpu.LATENCY_ROWS), help="rows of a call (1 to 100000)"
     )
-    latency.add_argument(
+    parser.add_argument(
         "--seconds", type=float, help="spend this on the calls of each number of rows (5; 0.1 with --quick)"
     )
-    packing = commands.add_parser("packing", help="how well the paths of a model fill GPUTreeShap's warps")
-    add_common(packing)
-    batches = commands.add_parser("scaling", help="many rows from Parquet to Parquet: time and peak memory")
-    scaling.add_arguments(batches)
-    add_device(batches)
-    add_output(batches)
-    compared = commands.add_parser("revisions", help="this checkout against another one")
-    add_common(compared)
-    add_device(compared)
-    revisions.add_arguments(compared)
-    progressed = commands.add_parser("progress", help="many models: an older checkout, predicting, XGBoost")
-    add_common(progressed, progress_models.names())
-    progress.add_arguments(progressed)
-    walked = commands.add_parser("walk", help="the walk alone, for a row and leaf; against another checkout")
-    add_common(walked, progress_models.names())
-    walk.add_arguments(walked)
-    return parser.parse_args(), parser.error
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
@@ -229,3 +163,77 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="default: results/<benchmark>.json beside this file; none with --quick",
     )
+
+
+def add_progress_models(parser: argparse.ArgumentParser) -> None:
+    add_common(parser, progress_models.names())
+
+
+#: Functions that add options to a command, in the order in which its help lists them.
+AddOptions = tuple[Callable[[argparse.ArgumentParser], None], ...]
+
+#: The commands: the line about each in the help, and its options.
+COMMANDS: dict[str, tuple[str, AddOptions]] = {
+    "values": ("SHAP values of the papers' models", (add_common, add_device, add_values)),
+    "interactions": (
+        "SHAP interaction values of the same models",
+        (add_common, add_device, add_interactions),
+    ),
+    "background": ("SHAP values against background data", (add_common, add_device, add_background)),
+    "tables": ("tables made beforehand: making and using them, apart", (add_common, add_tables)),
+    "background-pairs": (
+        "interactions against background data, on all cores and on a GPU",
+        (background_pairs.add_arguments, add_output),
+    ),
+    "top-pairs": ("peak memory of the strongest pairs of many rows", (top_pairs.add_arguments, add_output)),
+    "triples": ("interactions of triples: a GPU against all cores", (triples.add_arguments, add_output)),
+    "partial-dependence": (
+        "partial dependence: ours, scikit-learn's brute force, Woodelf's",
+        (partial_dependence.add_arguments, add_output),
+    ),
+    "owen": (
+        "Owen values against SHAP values of the same model",
+        (add_common, add_device, owen.add_arguments),
+    ),
+    "covers": ("covers counted from data against predict", (add_common, covers.add_arguments)),
+    "loading": ("from a file with large tables to a first row", (loading.add_arguments, add_output)),
+    "single-row": ("a call for one row, by the form of X", (single_row.add_arguments, add_output)),
+    "serving": (
+        "latencies in a process that serves, in one and in 8 threads",
+        (serving.add_arguments, add_output),
+    ),
+    "first-call": (
+        "the comparison with the model's own prediction",
+        (first_call.add_arguments, add_output),
+    ),
+    "plans": ("estimates of plan beside measured times", (add_device, plans.add_arguments, add_output)),
+    "cross-validation": (
+        "what explaining adds to a cross-validation",
+        (cross_validation.add_arguments, add_output),
+    ),
+    "drift": ("planted changes that compare_explanations finds", (drift.add_arguments, add_output)),
+    "selection": (
+        "known relevant columns, found by us and by others",
+        (selection.add_arguments, add_output),
+    ),
+    "sums": ("sums of models against their members", (sums.add_arguments, add_output)),
+    "distributed": (
+        "Dask, Spark and Ray, with one and two workers",
+        (distributed_engines.add_arguments, add_output),
+    ),
+    "latency": ("seconds of small calls, CPU against GPU", (add_common, add_latency)),
+    "packing": ("how well the paths of a model fill GPUTreeShap's warps", (add_common,)),
+    "scaling": (
+        "many rows from Parquet to Parquet: time and peak memory",
+        (scaling.add_arguments, add_device, add_output),
+    ),
+    "revisions": ("this checkout against another one", (add_common, add_device, revisions.add_arguments)),
+    "progress": (
+        "many models: an older checkout, predicting, XGBoost",
+        (add_progress_models, progress.add_arguments),
+    ),
+    "walk": (
+        "the walk alone, for a row and leaf; against another checkout",
+        (add_progress_models, walk.add_arguments),
+    ),
+}

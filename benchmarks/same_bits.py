@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,12 @@ ROWS = (1, 37, N_ROWS)
 
 #: Tuple of a model, its rows, and groups of its features.
 Case = tuple[Any, np.ndarray, dict[str, list[int]]]
+
+#: Tuple of a model that is not fitted, the rows to train it on, and their targets.
+Untrained = tuple[Any, np.ndarray, np.ndarray]
+
+#: Parameters of most models: one thread, and always the same random numbers.
+ONE: dict[str, Any] = {"n_jobs": 1, "random_state": 0}
 
 
 def data(n_columns: int, seed: int, n_rows: int = N_ROWS) -> tuple[np.ndarray, np.ndarray]:
@@ -52,66 +58,33 @@ def classes(y: np.ndarray, n_classes: int) -> np.ndarray:
     return np.searchsorted(np.quantile(y, np.arange(1, n_classes) / n_classes), y)
 
 
-def trained_models() -> dict[str, Case]:
-    """Train the models."""
-    import catboost
-    import lightgbm
-    import xgboost
-    from sklearn.ensemble import (
-        ExtraTreesClassifier,
-        HistGradientBoostingClassifier,
-        RandomForestRegressor,
-    )
+class TrainingData(NamedTuple):
+    """Rows of 9 columns and of 40; the 9 with codes of categories in column 4, and without missing values."""
 
+    X: np.ndarray
+    y: np.ndarray
+    wide: np.ndarray
+    wide_y: np.ndarray
+    coded: np.ndarray
+    filled: np.ndarray
+
+
+def training_data() -> TrainingData:
     X, y = data(9, 0)
     wide, wide_y = data(40, 1, 4 * N_ROWS)
     coded = X.copy()
     coded[:, 4] = np.random.default_rng(2).integers(0, 40, N_ROWS)
-    filled = np.nan_to_num(X)
-    quiet = {"verbose": False, "allow_writing_files": False, "thread_count": 1, "random_seed": 0}
-    one: dict[str, Any] = {"n_jobs": 1, "random_state": 0}
-    fitted = {
-        "xgboost-3": (xgboost.XGBRegressor(n_estimators=20, max_depth=3, **one), X, y),
-        "xgboost-6": (xgboost.XGBClassifier(n_estimators=12, max_depth=6, **one), X, classes(y, 2)),
-        "xgboost-classes": (xgboost.XGBClassifier(n_estimators=4, max_depth=5, **one), X, classes(y, 4)),
-        "xgboost-wide-14": (xgboost.XGBRegressor(n_estimators=6, max_depth=14, **one), wide, wide_y),
-        "xgboost-categories": (
-            xgboost.XGBRegressor(
-                n_estimators=12, max_depth=5, feature_types=["q"] * 4 + ["c"] + ["q"] * 4, **one
-            ),
-            coded,
-            y,
-        ),
-        "lightgbm-63": (
-            lightgbm.LGBMRegressor(
-                n_estimators=12,
-                num_leaves=63,
-                min_child_samples=2,
-                verbose=-1,
-                categorical_feature=[4],
-                **one,
-            ),
-            coded,
-            y,
-        ),
-        "lightgbm-linear": (
-            lightgbm.LGBMRegressor(n_estimators=8, num_leaves=7, linear_tree=True, verbose=-1, **one),
-            filled,
-            y,
-        ),
-        "histgb": (
-            HistGradientBoostingClassifier(max_iter=12, categorical_features=[4], random_state=0),
-            coded,
-            classes(y, 2),
-        ),
-        "forest": (RandomForestRegressor(6, **one), filled, y),
-        "forest-8": (RandomForestRegressor(8, max_depth=8, **one), filled, y),
-        "trees-classes": (ExtraTreesClassifier(6, max_depth=9, **one), filled, classes(y, 3)),
-        "catboost": (catboost.CatBoostClassifier(iterations=20, depth=6, **quiet), X, classes(y, 2)),
-        "catboost-classes": (catboost.CatBoostClassifier(iterations=6, depth=4, **quiet), X, classes(y, 3)),
-    }
+    return TrainingData(X, y, wide, wide_y, coded, np.nan_to_num(X))
+
+
+def trained_models() -> dict[str, Case]:
+    """Train the models."""
+    tables = training_data()
+    untrained = (
+        xgboost_models(tables) | lightgbm_models(tables) | sklearn_models(tables) | catboost_models(tables)
+    )
     models = {}
-    for name, (model, rows, target) in fitted.items():
+    for name, (model, rows, target) in untrained.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(rows, target)
@@ -119,6 +92,65 @@ def trained_models() -> dict[str, Case]:
         groups = {"first": [0, 1, 2], "second": [3, 5], "third": list(range(6, n_columns))}
         models[name] = model, rows[:N_ROWS], groups
     return models
+
+
+def xgboost_models(tables: TrainingData) -> dict[str, Untrained]:
+    from xgboost import XGBClassifier, XGBRegressor
+
+    X, y = tables.X, tables.y
+    types = ["q"] * 4 + ["c"] + ["q"] * 4
+    by_category = XGBRegressor(n_estimators=12, max_depth=5, feature_types=types, **ONE)
+    return {
+        "xgboost-3": (XGBRegressor(n_estimators=20, max_depth=3, **ONE), X, y),
+        "xgboost-6": (XGBClassifier(n_estimators=12, max_depth=6, **ONE), X, classes(y, 2)),
+        "xgboost-classes": (XGBClassifier(n_estimators=4, max_depth=5, **ONE), X, classes(y, 4)),
+        "xgboost-wide-14": (
+            XGBRegressor(n_estimators=6, max_depth=14, **ONE),
+            tables.wide,
+            tables.wide_y,
+        ),
+        "xgboost-categories": (by_category, tables.coded, y),
+    }
+
+
+def lightgbm_models(tables: TrainingData) -> dict[str, Untrained]:
+    from lightgbm import LGBMRegressor
+
+    leaves: dict[str, Any] = {"num_leaves": 63, "min_child_samples": 2}
+    by_category = LGBMRegressor(n_estimators=12, categorical_feature=[4], verbose=-1, **leaves, **ONE)
+    linear = LGBMRegressor(n_estimators=8, num_leaves=7, linear_tree=True, verbose=-1, **ONE)
+    return {
+        "lightgbm-63": (by_category, tables.coded, tables.y),
+        "lightgbm-linear": (linear, tables.filled, tables.y),
+    }
+
+
+def sklearn_models(tables: TrainingData) -> dict[str, Untrained]:
+    from sklearn.ensemble import (
+        ExtraTreesClassifier,
+        HistGradientBoostingClassifier,
+        RandomForestRegressor,
+    )
+
+    y, filled = tables.y, tables.filled
+    by_category = HistGradientBoostingClassifier(max_iter=12, categorical_features=[4], random_state=0)
+    return {
+        "histgb": (by_category, tables.coded, classes(y, 2)),
+        "forest": (RandomForestRegressor(6, **ONE), filled, y),
+        "forest-8": (RandomForestRegressor(8, max_depth=8, **ONE), filled, y),
+        "trees-classes": (ExtraTreesClassifier(6, max_depth=9, **ONE), filled, classes(y, 3)),
+    }
+
+
+def catboost_models(tables: TrainingData) -> dict[str, Untrained]:
+    from catboost import CatBoostClassifier
+
+    X, y = tables.X, tables.y
+    quiet = {"verbose": False, "allow_writing_files": False, "thread_count": 1, "random_seed": 0}
+    return {
+        "catboost": (CatBoostClassifier(iterations=20, depth=6, **quiet), X, classes(y, 2)),
+        "catboost-classes": (CatBoostClassifier(iterations=6, depth=4, **quiet), X, classes(y, 3)),
+    }
 
 
 def computations(case: Case, device: str) -> Iterator[tuple[str, Callable[[], Any]]]:

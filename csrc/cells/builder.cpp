@@ -210,10 +210,7 @@ bool can_have_cells(const Plan& plan) {
 Plan make_cell_plan(const Plan& plan, int64_t n_threads) {
   Plan out{};
   static_cast<CodedColumns&>(out) = plan;
-  out.n_outputs = plan.n_outputs;
-  out.precision = plan.precision;
-  out.order = plan.order;
-  out.index = plan.index;
+  out.set_like(plan);
   const auto program = std::make_shared<CellProgram>();
   CellProgram& cells = *program;
   UnitWriter writer(plan, cells, out.category_bits);

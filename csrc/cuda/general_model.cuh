@@ -5,6 +5,7 @@
 
 #include "cuda/general.cuh"
 #include "cuda/method_model.cuh"
+#include "cuda/program/tuning.h"
 
 namespace skshap {
 
@@ -30,7 +31,7 @@ class GeneralModel : public MethodModel<T> {
       args_.warp_memory =
           std::max(args_.warp_memory, kWarp * general_elements(chunk.n_nodes, n_outputs, height));
     }
-    const size_t block_bytes = kWarps * sizeof(T) * args_.warp_memory;
+    const size_t block_bytes = kGeneralWarps * sizeof(T) * args_.warp_memory;
     n_blocks_ = static_cast<int>(std::clamp<size_t>(
         kGeneralBytes / block_bytes, 1, static_cast<size_t>(16) * context.device.multiprocessors));
     this->frame_bytes = block_bytes * n_blocks_;
@@ -45,14 +46,12 @@ class GeneralModel : public MethodModel<T> {
     a.partial = rows.partial;
     a.memory = static_cast<T*>(rows.frames);
     a.next_task = rows.counters;
-    const int n_blocks = std::min(n_blocks_, (a.n_tasks + kWarps - 1) / kWarps);
-    kernel_<<<n_blocks, kWarps * kWarp, 0, s>>>(a);
+    const int n_blocks = std::min(n_blocks_, (a.n_tasks + kGeneralWarps - 1) / kGeneralWarps);
+    kernel_<<<n_blocks, kGeneralWarps * kWarp, 0, s>>>(a);
     check_launch("walking the trees");
   }
 
  private:
-  static constexpr int kWarps = 2;  // of a block
-
   void (*const kernel_)(CudaGeneralArgs<T>);
   DeviceArrays arrays_;
   CudaGeneralArgs<T> args_{};

@@ -4,17 +4,15 @@
 #include <cstring>
 
 #include "base/threads.h"
+#include "cuda/program/tuning.h"
 
 namespace skshap {
 namespace {
 
-// The bytes of a part that a thread copies. Copying a part takes longer than waking the thread.
-constexpr int64_t kPartBytes = int64_t{1} << 20;
-
 // Call copy_part(begin, end) for parts of n items. `bytes` is the size of an item.
 template <class CopyPart>
 void in_parts(int64_t n, int64_t item_bytes, const CopyPart& copy_part) {
-  const int64_t part = std::max<int64_t>(kPartBytes / std::max<int64_t>(item_bytes, 1), 1),
+  const int64_t part = std::max<int64_t>(kCopiedBytes / std::max<int64_t>(item_bytes, 1), 1),
                 n_parts = (n + part - 1) / part;
   if (n_parts <= 1) {
     copy_part(0, n);

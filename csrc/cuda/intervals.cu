@@ -5,8 +5,8 @@ namespace {
 
 template <class T, int kSums, bool kMargins>
 IntervalKernel<T> kernel_of() {
-  constexpr int kThreads = 512;
-  return {look_up_intervals<T, kSums, kMargins, kThreads>, kThreads, kThreads * interval_rows<T, kSums>()};
+  return {look_up_intervals<T, kSums, kMargins, kIntervalThreads>, kIntervalThreads,
+          kIntervalThreads * interval_rows<T, kSums>()};
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "cuda/program/program.h"
+#include "cuda/program/tuning.h"
 #include "cuda/shared_memory.cuh"
-#include "cuda/tuning.h"
 
 namespace skshap {
 

@@ -1,6 +1,7 @@
 // The matrices, pairs and triples of interactions, from the sums over all chunks.
 #pragma once
 
+#include "cuda/program/tuning.h"
 #include "cuda/shared_memory.cuh"
 #include "cuda/sums.cuh"
 
@@ -51,10 +52,8 @@ __global__ void __launch_bounds__(256) write_matrices(CudaMatrixArgs a) {
   }
 }
 
-// The rows of a block of add_matrices, which does the work of add_chunks and write_matrices at once. It is
-// used if the sums of a few rows fit into shared memory. A block takes kMatrixRows rows of a tile, and an
-// output.
-constexpr int kMatrixRows = 32;
+// add_matrices does the work of add_chunks and write_matrices at once. It is used if the sums of a few rows
+// fit into shared memory. A block takes kMatrixRows rows of a tile, and an output.
 
 // The shared memory of a block: the places, then the main effects, [place][row], padded against bank
 // conflicts.

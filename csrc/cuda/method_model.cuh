@@ -7,7 +7,7 @@
 
 #include "cuda/device.h"
 #include "cuda/program/program.h"
-#include "cuda/tuning.h"
+#include "cuda/program/tuning.h"
 
 namespace skshap {
 

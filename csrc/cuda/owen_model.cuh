@@ -5,6 +5,7 @@
 
 #include "cuda/method_model.cuh"
 #include "cuda/owen_leaves.cuh"
+#include "cuda/program/tuning.h"
 #include "plan/quadrature.h"
 
 namespace skshap {
@@ -38,7 +39,7 @@ class OwenModel : public MethodModel<T> {
       const size_t most = (max_shared - sizeof(OwenShared<T>)) / owen_warp(a, shared).bytes();
       return static_cast<int>(std::min<size_t>(most, owen_warps<T>()));
     };
-    const bool shared = most_warps(true) >= kLeastWarps;
+    const bool shared = most_warps(true) >= kLeastOwenWarps;
     n_warps_ = most_warps(shared);
     kernel_ = owen_kernel<T>(shared);
     shared_ = OwenShared<T>::bytes(n_warps_, owen_warp(a, shared));
@@ -66,8 +67,6 @@ class OwenModel : public MethodModel<T> {
   }
 
  private:
-  // If a block would have fewer warps than this, codes and phi are in the caches.
-  static constexpr int kLeastWarps = 6;
   static constexpr size_t kLeastShared = OwenShared<T>::bytes(1, {0, kMostPostponed, 0});
   static_assert(kLeastShared <= 2 * kLeastStageBytes, "GPUs that hold tables by intervals hold these, too");
 

@@ -6,12 +6,11 @@
 
 #include "cuda/codes.cuh"
 #include "cuda/program/pattern_leaves.h"
+#include "cuda/program/tuning.h"
 #include "cuda/warp_tasks.cuh"
 #include "plan/pattern_moments.h"
 
 namespace skshap {
-
-constexpr int kPatternWarps = 4;  // of a block
 
 // The results of pattern leaves: values, or values and pairs, with one weight for each pattern; or values
 // with weights that are sums of terms.

@@ -147,7 +147,6 @@ class RescaledModel : PlanOfModel, public BatchModel {
   }
 
   void find_factors(const Flight& flight, const Batch& batch, cudaStream_t s) const {
-    constexpr int kTerms = 16, kFactorThreads = 128;
     RescaledFactorArgs a = factor_args_;
     a.margin = flight.margin.template as<double>();
     a.labels = batch.labels;
@@ -156,7 +155,7 @@ class RescaledModel : PlanOfModel, public BatchModel {
     a.alpha = flight.own[kAlpha].template as<void>();
     const dim3 grid(static_cast<unsigned>((a.n_padded + kFactorThreads - 1) / kFactorThreads),
                     plan.n_outputs);
-    find_rescaled_factors<T, kTerms><<<grid, kFactorThreads, 0, s>>>(a);
+    find_rescaled_factors<T, kMostTerms><<<grid, kFactorThreads, 0, s>>>(a);
     check_launch("finding slopes");
   }
 

@@ -5,12 +5,12 @@
 #include <cuda_pipeline_primitives.h>
 
 #include "background/secants.h"
+#include "cuda/program/tuning.h"
 #include "cuda/tables.cuh"
 
 namespace skshap {
 
 constexpr int kRescaledTile = 64;  // rows of a tile of codes and of partial sums
-constexpr int kIndexWarps = 8;     // the most warps of a block that finds indices
 
 // --- Indices ---
 

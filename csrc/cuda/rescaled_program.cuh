@@ -10,8 +10,8 @@
 #include "base/threads.h"
 #include "cuda/cuda.h"
 #include "cuda/program/columns.h"
+#include "cuda/program/tuning.h"
 #include "cuda/rescaled.cuh"
-#include "cuda/tuning.h"
 
 namespace skshap {
 

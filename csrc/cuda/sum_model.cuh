@@ -8,7 +8,7 @@
 #include "cuda/batch.cuh"
 #include "cuda/matrices.cuh"
 #include "cuda/program/program.h"
-#include "cuda/tuning.h"
+#include "cuda/program/tuning.h"
 
 namespace skshap {
 

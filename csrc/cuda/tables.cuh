@@ -4,11 +4,10 @@
 
 #include "cuda/codes.cuh"
 #include "cuda/program/tables.h"
+#include "cuda/program/tuning.h"
 #include "cuda/warp_tasks.cuh"
 
 namespace skshap {
-
-constexpr int kTableWarps = 8;  // of a block, or fewer if its shared memory cannot hold the sums
 
 template <class T, class Lookup>
 struct CudaTableArgs {

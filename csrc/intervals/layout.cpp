@@ -238,7 +238,7 @@ class IntervalLayoutBuilder {
       };
       if (seconds(alike.remaining_fraction * n_before) > (1 - alike.remaining_fraction) * walking) continue;
       out_.merged.push_back(merge_trees(plan_, alike));
-      const double n_remaining = static_cast<double>(out_.merged.back().n_leaves);
+      const double n_remaining = static_cast<double>(out_.merged.back().n_all_leaves);
       for (const size_t tree : alike.trees) remaining_fraction[tree] = n_remaining / n_before;
       out_.costs.build_seconds += seconds(n_remaining);
     }

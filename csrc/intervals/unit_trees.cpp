@@ -23,7 +23,7 @@ UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout)
   std::vector<bool> merged(plan.trees.size(), false);
   for (const MergedTrees& merged_trees : layout.merged) {
     for (const size_t tree : merged_trees.trees) merged[tree] = true;
-    const size_t most = std::clamp(merged_trees.n_leaves / kManyParts, kFewPartLeaves, kMostPartLeaves);
+    const size_t most = std::clamp(merged_trees.n_all_leaves / kManyParts, kFewPartLeaves, kMostPartLeaves);
     add_merged(merged_trees, layout.on_gpu ? kFewPartLeaves : most);
   }
   for (size_t tree = 0; tree < plan.trees.size(); ++tree) {
@@ -74,10 +74,10 @@ void UnitTrees::begin_tree(size_t tree) {
 }
 
 void UnitTrees::add_merged(const MergedTrees& merged, size_t most) {
-  const size_t n_parts = (merged.n_leaves + most - 1) / most;
+  const size_t n_leaves = merged.n_all_leaves, n_parts = (n_leaves + most - 1) / most;
   for (size_t i = 0; i < n_parts; ++i) {
-    add_part(merged, i * merged.n_leaves / n_parts, (i + 1) * merged.n_leaves / n_parts);
-    units_.end_tree(merged.output);
+    add_part(merged, i * n_leaves / n_parts, (i + 1) * n_leaves / n_parts);
+    units_.end_tree(merged.nodes.tree_output[0]);
   }
 }
 
@@ -86,16 +86,16 @@ void UnitTrees::add_part(const MergedTrees& merged, size_t leaves, size_t leaves
   struct CopiedPlace {
     int32_t node, parent;
     bool right;
-    double cover;
   };
+  const CodedTreeArrays& nodes = merged.nodes;
   const int64_t first = units_.tree_offsets.back();
-  std::vector<CopiedPlace> places{{0, -1, false, 1}};
+  std::vector<CopiedPlace> places{{0, -1, false}};
   while (!places.empty()) {
     const CopiedPlace place = places.back();
     places.pop_back();
     int32_t last = -1;
     const auto add = [&] {
-      const int32_t number = units_.add_node(place.cover);
+      const int32_t number = units_.add_node(nodes.cover[place.node]);
       next_.push_back(-1);
       if (last >= 0)
         next_[first + last] = number;
@@ -103,17 +103,17 @@ void UnitTrees::add_part(const MergedTrees& merged, size_t leaves, size_t leaves
         (place.right ? units_.right : units_.left)[first + place.parent] = number;
       return last = number;
     };
-    for (int32_t i = place.node; i >= 0; i = merged.nodes[i].next) {
-      const MergedNode& node = merged.nodes[i];
-      if (node.first_leaf >= leaves_end || node.first_leaf + node.n_leaves <= leaves) continue;
+    for (int32_t i = place.node; i >= 0; i = merged.next[i]) {
+      const size_t first_leaf = merged.first_leaf[i];
+      if (first_leaf >= leaves_end || first_leaf + merged.n_leaves[i] <= leaves) continue;
       const int32_t number = add();
-      if (node.is_leaf()) {
-        units_.value.back() = node.value;
+      if (nodes.left[i] < 0) {
+        units_.value.back() = nodes.value[i];
         continue;
       }
-      set_test(number, node.test, node.feature);
-      places.push_back({node.right, number, true, 1 - node.share});
-      places.push_back({node.left, number, false, node.share});
+      set_test(number, nodes.test[i], nodes.player[i]);
+      places.push_back({nodes.right[i], number, true});
+      places.push_back({nodes.left[i], number, false});
     }
     if (last < 0) add();
   }

@@ -432,10 +432,7 @@ bool can_have_lanes(const Plan& plan) {
 Plan make_lane_plan(const Plan& plan, size_t most_bytes) {
   Plan out{};
   static_cast<CodedColumns&>(out) = plan;
-  out.n_outputs = plan.n_outputs;
-  out.precision = plan.precision;
-  out.order = plan.order;
-  out.index = plan.index;
+  out.set_like(plan);
   out.constant = plan.constant;
   out.base_value = plan.base_value;
   out.leaf_magnitude = plan.leaf_magnitude;

@@ -36,6 +36,7 @@ struct UnfilledPlace {
   size_t members;  // where its nodes begin in members_; the nodes of the last place are at the end
   int32_t parent;  // or -1
   bool right;
+  double cover;
 };
 
 class Merger {
@@ -43,9 +44,10 @@ class Merger {
   explicit Merger(const Plan& plan) : plan_(plan), feature_of_column_(column_features(plan)) {}
 
   MergedTrees merge(int32_t output, const std::vector<size_t>& trees) {
-    nodes_.clear();
+    out_ = {};
+    out_.trees = trees;
     for (const size_t tree : trees) members_.push_back({&plan_.trees[tree], 0, false});
-    unfilled_.push_back({0, -1, false});
+    unfilled_.push_back({0, -1, false, 1});
     while (!unfilled_.empty()) {
       check_interrupt();
       const UnfilledPlace place = unfilled_.back();
@@ -54,8 +56,9 @@ class Merger {
       members_.resize(place.members);
       fill(place);
     }
-    const size_t n_leaves = count_leaves();
-    return {output, trees, std::move(nodes_), n_leaves};
+    out_.nodes.end_tree(output);
+    count_leaves();
+    return std::move(out_);
   }
 
   // Return whether most trees have the same root as an earlier tree.
@@ -72,10 +75,32 @@ class Merger {
  private:
   // Add the nodes that take a place, and plan the places of their children.
   void fill(const UnfilledPlace& place) {
-    const int32_t first = static_cast<int32_t>(nodes_.size());
-    if (place.parent >= 0) (place.right ? nodes_[place.parent].right : nodes_[place.parent].left) = first;
-    groups_.clear();
     double value = 0;
+    const size_t n_inner = group_members(value);
+    const bool has_leaf = n_inner < place_members_.size();
+    const int32_t first = static_cast<int32_t>(out_.next.size());
+    if (place.parent >= 0) (place.right ? out_.nodes.right : out_.nodes.left)[place.parent] = first;
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      const bool last = i + 1 == groups_.size() && !has_leaf;
+      const int32_t number = add_node(place.cover, last);
+      const double left_share = share(groups_[i]);
+      out_.nodes.test[number] = test(groups_[i]);
+      out_.nodes.player[number] = feature_of_column_[out_.nodes.test[number].column];
+      for (const bool right : {true, false}) {
+        unfilled_.push_back({members_.size(), number, right, right ? 1 - left_share : left_share});
+        for (size_t j = 0; j < n_inner; ++j)
+          if (group_of_[j] == i)
+            members_.push_back({place_members_[j].tree,
+                                child(place_members_[j], right != place_members_[j].swapped), false});
+      }
+    }
+    if (has_leaf) out_.nodes.value[add_node(place.cover, true)] = value;
+  }
+
+  // Group the inner nodes among the members of the place by their splits, and add the values of its leaves.
+  // Return the number of inner nodes, which come first among the members then.
+  size_t group_members(double& value) {
+    groups_.clear();
     size_t n_inner = 0;
     for (Member member : place_members_) {
       if (member.is_leaf()) {
@@ -94,38 +119,14 @@ class Merger {
       group_of_.resize(std::max(group_of_.size(), n_inner + 1));
       group_of_[n_inner++] = static_cast<size_t>(group - groups_.begin());
     }
-    const bool has_leaf = n_inner < place_members_.size();
-    for (size_t i = 0; i < groups_.size(); ++i) {
-      const int32_t number = first + static_cast<int32_t>(i);
-      const bool last = i + 1 == groups_.size() && !has_leaf;
-      const DecideNode decide = test(groups_[i]);
-      nodes_.push_back({.test = decide,
-                        .share = share(groups_[i]),
-                        .left = 0,
-                        .right = 0,
-                        .next = last ? -1 : number + 1,
-                        .value = 0,
-                        .feature = feature_of_column_[decide.column],
-                        .first_leaf = 0,
-                        .n_leaves = 0});
-      for (const bool right : {true, false}) {
-        unfilled_.push_back({members_.size(), number, right});
-        for (size_t j = 0; j < n_inner; ++j)
-          if (group_of_[j] == i)
-            members_.push_back({place_members_[j].tree,
-                                child(place_members_[j], right != place_members_[j].swapped), false});
-      }
-    }
-    if (has_leaf)
-      nodes_.push_back({.test = {},
-                        .share = 0,
-                        .left = -1,
-                        .right = -1,
-                        .next = -1,
-                        .value = value,
-                        .feature = 0,
-                        .first_leaf = 0,
-                        .n_leaves = 1});
+    return n_inner;
+  }
+
+  // Add a node, which is the last one in its place or is followed by the next node. Return its number.
+  int32_t add_node(double cover, bool last) {
+    const int32_t number = out_.nodes.add_node(cover);
+    out_.next.push_back(last ? -1 : number + 1);
+    return number;
   }
 
   // Return the test of an inner node without its place on a path.
@@ -147,31 +148,36 @@ class Merger {
     return is_same_share && is_same_test(plan_, x, y);
   }
 
-  size_t count_leaves() {
-    const auto places = [&](const MergedNode& node, const auto& visit) {
-      for (const int32_t place : {node.left, node.right})
-        for (int32_t i = place; i >= 0; i = nodes_[i].next) visit(nodes_[i]);
+  // Count the leaves below each node, and number them.
+  void count_leaves() {
+    const CodedTreeArrays& nodes = out_.nodes;
+    const size_t n_nodes = out_.next.size();
+    const auto places = [&](size_t node, const auto& visit) {
+      for (const int32_t place : {nodes.left[node], nodes.right[node]})
+        for (int32_t i = place; i >= 0; i = out_.next[i]) visit(static_cast<size_t>(i));
     };
-    for (size_t i = nodes_.size(); i-- > 0;)
-      places(nodes_[i], [&](const MergedNode& child) { nodes_[i].n_leaves += child.n_leaves; });
-    size_t n_leaves = 0;
-    for (int32_t i = 0; i >= 0; i = nodes_[i].next) {
-      nodes_[i].first_leaf = n_leaves;
-      n_leaves += nodes_[i].n_leaves;
+    out_.first_leaf.resize(n_nodes);
+    out_.n_leaves.resize(n_nodes);
+    for (size_t i = n_nodes; i-- > 0;) {
+      out_.n_leaves[i] = nodes.left[i] < 0;
+      places(i, [&](size_t child) { out_.n_leaves[i] += out_.n_leaves[child]; });
     }
-    for (MergedNode& node : nodes_) {
-      size_t first = node.first_leaf;
-      places(node, [&](MergedNode& child) {
-        child.first_leaf = first;
-        first += child.n_leaves;
+    for (int32_t i = 0; i >= 0; i = out_.next[i]) {
+      out_.first_leaf[i] = out_.n_all_leaves;
+      out_.n_all_leaves += out_.n_leaves[i];
+    }
+    for (size_t i = 0; i < n_nodes; ++i) {
+      size_t first = out_.first_leaf[i];
+      places(i, [&](size_t child) {
+        out_.first_leaf[child] = first;
+        first += out_.n_leaves[child];
       });
     }
-    return n_leaves;
   }
 
   const Plan& plan_;
   const std::vector<int32_t> feature_of_column_;  // positions in Plan::features
-  std::vector<MergedNode> nodes_;
+  MergedTrees out_;
   std::vector<UnfilledPlace> unfilled_;
   std::vector<Member> members_;                 // of all places
   std::vector<Member> place_members_, groups_;  // nodes of the place being filled; first node of each split
@@ -204,7 +210,7 @@ std::vector<AlikeTrees> find_alike_trees(const Plan& plan, const std::vector<siz
     if (sample.size() < 2 || !merger.begin_alike(sample)) continue;
     size_t n_leaves = 0;
     for (const size_t tree : sample) n_leaves += plan.trees[tree].n_inner + 1;
-    const size_t n_remaining = merger.merge(output, sample).n_leaves;
+    const size_t n_remaining = merger.merge(output, sample).n_all_leaves;
     const double remaining_fraction = static_cast<double>(n_remaining) / static_cast<double>(n_leaves);
     if (remaining_fraction <= kMostRemaining)
       out.push_back({output, std::move(candidates), remaining_fraction});

@@ -16,24 +16,15 @@
 
 namespace skshap {
 
-struct MergedNode {
-  DecideNode test;      // without its place on a path
-  double share;         // cover fraction of the left child
-  int32_t left, right;  // first nodes in the places of the children; -1 for a leaf
-  int32_t next;         // the next node in the same place, or -1; a leaf is the last one
-  double value;         // of a leaf
-  int32_t feature;      // position in Plan::features
-  size_t first_leaf, n_leaves;
-
-  bool is_leaf() const { return left < 0; }
-};
-
 struct MergedTrees {
-  int32_t output;
   std::vector<size_t> trees;  // of the plan, ascending
-  // Children come after their parents. The nodes in the place of the root begin with the first node.
-  std::vector<MergedNode> nodes;
-  size_t n_leaves = 0;
+  // One tree. Children come after their parents. The nodes in a place have the same cover, and the first of
+  // them is their parent's child; the nodes in the place of the root begin with the first node. A leaf is the
+  // last node in its place.
+  CodedTreeArrays nodes;
+  std::vector<int32_t> next;                 // by node: see CodedTrees::next
+  std::vector<size_t> first_leaf, n_leaves;  // by node: the leaves below it, numbered from left to right
+  size_t n_all_leaves = 0;
 };
 
 // Trees that begin alike, by a sample.

@@ -128,10 +128,7 @@ class PlanCompiler {
     share_items(static_cast<int64_t>(chunks_.size()), n_threads_, [&] {
       return [&](int64_t i) {
         auto part = std::make_unique<WalkProgram>();
-        part->n_outputs = plan_.n_outputs;
-        part->precision = plan_.precision;
-        part->order = plan_.order;
-        part->index = plan_.index;
+        part->set_like(plan_);
         TreeWriter(trees_, measured_, walks_, *part).write_chunk(chunks_[i]);
         const std::lock_guard<std::mutex> lock(mutex);
         parts[i] = std::move(part);

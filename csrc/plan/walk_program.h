@@ -74,6 +74,14 @@ struct WalkProgram {
   // leaves share would otherwise use up the digits of the precision.
   std::vector<double> leaf_values;
 
+  // Take from another program what this one is to compute, and in which precision.
+  void set_like(const WalkProgram& other) {
+    n_outputs = other.n_outputs;
+    precision = other.precision;
+    order = other.order;
+    index = other.index;
+  }
+
   bool interactions() const { return order >= 2; }
 
   size_t bytes() const {

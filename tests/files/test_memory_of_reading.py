@@ -339,86 +339,98 @@ def explainer_file() -> Hostile:
 
 
 def spark_folder() -> Hostile:
-    pa = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
+    pytest.importorskip("pyarrow")
+    n_rows = 10**6
+    return {
+        "honest": spark_boosting,
+        "weights": spark_weights({"treeID": np.zeros(n_rows, np.int32), "weights": np.ones(n_rows)}),
+        "a column that is not read": spark_weights(
+            {"treeID": [0], "metadata": ["a" * 3 * 10**7], "weights": [1.0]}
+        ),
+        "long lists": spark_long_lists(False),
+        "long lists that lie": spark_long_lists(True),
+        "classes": spark_classes,
+        "metadata of Parquet": spark_metadata_of_parquet,
+        "metadata": spark_metadata,
+    }
 
+
+def spark_boosting(folder: Path) -> Path:
+    """Write a model of one tree with two leaves."""
     stump = [
         spark_models.node(0, [3, 0, 0], left=1, right=2, feature=1, values=[0.5]),
         spark_models.node(1, [2, 0, 0], 1.0),
         spark_models.node(2, [1, 0, 0], -2.0),
     ]
+    return spark_models.write(folder, "GBTRegressionModel", [stump])
 
-    def boosting(folder: Path) -> Path:
-        return spark_models.write(folder, "GBTRegressionModel", [stump])
 
-    def weights(table: dict[str, Any]) -> Callable[[Path], Any]:
-        def write(folder: Path) -> None:
-            part = boosting(folder) / "treesMetadata" / "part-0.parquet"
-            parquet.write_table(pa.table(table), part, compression="zstd")
+def spark_weights(table: dict[str, Any]) -> Callable[[Path], Any]:
+    """Return a writer of a model with this table of the weights of trees."""
+    import pyarrow as pa
+    from pyarrow import parquet
 
-        return write
+    def write(folder: Path) -> None:
+        part = spark_boosting(folder) / "treesMetadata" / "part-0.parquet"
+        parquet.write_table(pa.table(table), part, compression="zstd")
 
-    def long_lists(lies: bool) -> Callable[[Path], Any]:
-        """Return a writer of nodes with lists of six million zeros, if it ``lies`` as lists of three."""
+    return write
 
-        def write(folder: Path) -> None:
-            part = next((boosting(folder) / "data").glob("part-*"))
-            table = parquet.read_table(part)
-            nodes = table["nodeData"].combine_chunks()
-            n = 2 * 10**6
-            lists = pa.ListArray.from_arrays(
-                pa.array([0, n, 2 * n, 3 * n], pa.int32()), pa.array(np.zeros(3 * n))
-            )
-            columns = [
-                lists if field.name == "impurityStats" else nodes.field(field.name) for field in nodes.type
-            ]
-            nodes = pa.StructArray.from_arrays(columns, [field.name for field in nodes.type])
-            table = pa.table({"treeID": table["treeID"], "nodeData": nodes})
-            options = {"use_dictionary": False, "data_page_size": 2**30} if lies else {}
-            parquet.write_table(table, part, compression="zstd", **options)
-            if lies:
-                count = onnx_models.varint(2 * 3 * n)
-                content = part.read_bytes()
-                assert count in content
-                part.write_bytes(content.replace(count, b"\x92" + b"\x80" * (len(count) - 2) + b"\0"))
 
-        return write
+def spark_long_lists(lies: bool) -> Callable[[Path], Any]:
+    """Return a writer of nodes with lists of six million zeros, if it ``lies`` as lists of three."""
+    import pyarrow as pa
+    from pyarrow import parquet
 
-    def classes(folder: Path) -> None:
-        n_leaves, n_classes = 500, 100
-        left, right = children(n_leaves)
-        rng = np.random.default_rng(0)
-        tree = []
-        for i, (one, other) in enumerate(zip(left.tolist(), right.tolist())):
-            split = {"left": one, "right": other, "feature": 0, "values": [0.5]} if one >= 0 else {}
-            tree.append(spark_models.node(i, rng.integers(0, 2, n_classes).tolist(), **split))
-        name = "RandomForestClassificationModel"
-        spark_models.write(folder, name, [tree], n_features=1, numClasses=n_classes)
+    def write(folder: Path) -> None:
+        part = next((spark_boosting(folder) / "data").glob("part-*"))
+        table = parquet.read_table(part)
+        nodes = table["nodeData"].combine_chunks()
+        n = 2 * 10**6
+        lists = pa.ListArray.from_arrays(
+            pa.array([0, n, 2 * n, 3 * n], pa.int32()), pa.array(np.zeros(3 * n))
+        )
+        columns = [
+            lists if field.name == "impurityStats" else nodes.field(field.name) for field in nodes.type
+        ]
+        nodes = pa.StructArray.from_arrays(columns, [field.name for field in nodes.type])
+        table = pa.table({"treeID": table["treeID"], "nodeData": nodes})
+        options = {"use_dictionary": False, "data_page_size": 2**30} if lies else {}
+        parquet.write_table(table, part, compression="zstd", **options)
+        if lies:
+            count = onnx_models.varint(2 * 3 * n)
+            content = part.read_bytes()
+            assert count in content
+            part.write_bytes(content.replace(count, b"\x92" + b"\x80" * (len(count) - 2) + b"\0"))
 
-    def metadata_of_parquet(folder: Path) -> None:
-        """Write columns without content, each of which takes three bytes in the metadata."""
-        schema = b"\x2c\x48\4root\x15\2\0\x15\2\x25\0\x18\1a\0"
-        chunks = b"\xfc" + onnx_models.varint(N // 3) + b"\x26\0\0" * (N // 3)
-        metadata = b"\x15\2\x19" + schema + b"\x16\0\x19\x1c\x19" + chunks + b"\x16\0\x16\0\0\0"
-        part = next((boosting(folder) / "data").glob("part-*"))
-        part.write_bytes(b"PAR1" + metadata + len(metadata).to_bytes(4, "little") + b"PAR1")
+    return write
 
-    def metadata(folder: Path) -> None:
-        (boosting(folder) / "metadata" / "part-00000").write_text("[" + "[]," * (N // 3) + "[]]")
 
-    n_rows = 10**6
-    return {
-        "honest": boosting,
-        "weights": weights({"treeID": np.zeros(n_rows, np.int32), "weights": np.ones(n_rows)}),
-        "a column that is not read": weights(
-            {"treeID": [0], "metadata": ["a" * 3 * 10**7], "weights": [1.0]}
-        ),
-        "long lists": long_lists(False),
-        "long lists that lie": long_lists(True),
-        "classes": classes,
-        "metadata of Parquet": metadata_of_parquet,
-        "metadata": metadata,
-    }
+def spark_classes(folder: Path) -> None:
+    """Write a tree whose nodes have numbers of many classes."""
+    n_leaves, n_classes = 500, 100
+    left, right = children(n_leaves)
+    rng = np.random.default_rng(0)
+    tree = []
+    for i, (one, other) in enumerate(zip(left.tolist(), right.tolist())):
+        split = {"left": one, "right": other, "feature": 0, "values": [0.5]} if one >= 0 else {}
+        tree.append(spark_models.node(i, rng.integers(0, 2, n_classes).tolist(), **split))
+    name = "RandomForestClassificationModel"
+    spark_models.write(folder, name, [tree], n_features=1, numClasses=n_classes)
+
+
+def spark_metadata_of_parquet(folder: Path) -> None:
+    """Write columns without content, each of which takes three bytes in the metadata."""
+    schema = b"\x2c\x48\4root\x15\2\0\x15\2\x25\0\x18\1a\0"
+    chunks = b"\xfc" + onnx_models.varint(N // 3) + b"\x26\0\0" * (N // 3)
+    metadata = b"\x15\2\x19" + schema + b"\x16\0\x19\x1c\x19" + chunks + b"\x16\0\x16\0\0\0"
+    part = next((spark_boosting(folder) / "data").glob("part-*"))
+    part.write_bytes(b"PAR1" + metadata + len(metadata).to_bytes(4, "little") + b"PAR1")
+
+
+def spark_metadata(folder: Path) -> None:
+    """Write metadata that are a list of empty lists."""
+    (spark_boosting(folder) / "metadata" / "part-00000").write_text("[" + "[]," * (N // 3) + "[]]")
 
 
 def skops_file() -> Hostile:

@@ -89,27 +89,19 @@ def random_ensemble(
         left, right, level = _grow(rng, shape, max_leaves)
         n_nodes = len(left)
         inner = left >= 0
-        feature = rng.choice(used, n_nodes) if len(used) else np.zeros(n_nodes, int)
-        threshold = rng.choice(thresholds, n_nodes)
-        missing_left = rng.random(n_nodes) < 0.5
-        by_category = np.isin(feature, np.flatnonzero(is_categorical)) & (rng.random(n_nodes) < 0.8)
-        codes = [rng.choice(CODES, rng.integers(0, 6)) for _ in range(n_nodes)]
-        if shape == "oblivious":
-            feature, threshold, missing_left = feature[level], threshold[level], missing_left[level]
-            by_category, codes = by_category[level], [codes[i] for i in level]
+        split_of_node = level if shape == "oblivious" else np.arange(n_nodes)
+        splits, categories = _random_splits(rng, split_of_node, used, thresholds, is_categorical)
         value = rng.normal(size=(n_nodes, n_outputs if vector else 1)) * 10.0 ** rng.integers(-3, 4)
         value[rng.random(n_nodes) < 0.1] = 0.0
         value[inner] = 0.0
         tree = Tree(
             left,
             right,
-            feature,
-            threshold,
-            missing_left,
+            **splits,
             cover=_covers(rng, str(rng.choice(covers)), left, right),
             value=value if vector else value[:, 0],
             output=int(rng.integers(n_outputs)),
-            categories={i: codes[i] for i in range(n_nodes) if inner[i] and by_category[i]},
+            categories={i: codes for i, codes in categories.items() if inner[i]},
             listed_left=bool(rng.random() < 0.5),
         )
         trees.append(_reorder(rng, tree, order))
@@ -121,6 +113,31 @@ def random_ensemble(
         strict=strict,
         zero_missing=rng.random(n_features) < 0.5 if zero_missing else [],
     )
+
+
+def _random_splits(
+    rng: np.random.Generator,
+    split_of_node: np.ndarray,
+    used: np.ndarray,
+    thresholds: np.ndarray,
+    is_categorical: np.ndarray,
+) -> tuple[dict[str, np.ndarray], dict[int, np.ndarray]]:
+    """Draw as many splits as there are nodes; node ``i`` gets the split ``split_of_node[i]``.
+
+    Return fields of `Tree`, and the codes that each node lists if it splits by category.
+    """
+    n_nodes = len(split_of_node)
+    feature = rng.choice(used, n_nodes) if len(used) else np.zeros(n_nodes, int)
+    threshold = rng.choice(thresholds, n_nodes)
+    missing_left = rng.random(n_nodes) < 0.5
+    by_category = np.isin(feature, np.flatnonzero(is_categorical)) & (rng.random(n_nodes) < 0.8)
+    codes = [rng.choice(CODES, rng.integers(0, 6)) for _ in range(n_nodes)]
+    splits = {
+        "feature": feature[split_of_node],
+        "threshold": threshold[split_of_node],
+        "missing_left": missing_left[split_of_node],
+    }
+    return splits, {i: codes[split] for i, split in enumerate(split_of_node) if by_category[split]}
 
 
 def _grow(rng: np.random.Generator, shape: str, max_leaves: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -105,36 +105,11 @@ def draw(seed: int, **fixed: Any) -> Draw:
     family = models.FAMILIES[name]
     task = choose("task", family.tasks)
     params = {**family.options(choose, task), **fixed.get("params", {})}
-    steps = choose("steps", list(wrappers.STEPS), [8] + [1] * (len(wrappers.STEPS) - 1))
-    native = family.categories and steps in wrappers.ANY_COLUMNS and choose("categories", [True, False])
-    columns = _columns(choose, family, steps, native)
-    if task in ("ranking", "outliers") and steps != "none":
-        steps = "none"
-        columns = tuple(kind for kind in columns if native or kind not in data.CATEGORIES) or (
-            "normal",
-            "few",
-        )
-    has_categories = any(kind in (*data.CATEGORIES, data.WITH_GAPS) for kind in columns)
-    trainable = containers.installed(containers.TRAINING)
-    trained_on = choose("trained_on", trainable, [6, 12, 3] + [1] * (len(trainable) - 3))
-    if has_categories:
-        trained_on = "frame"
-    elif name in models.WITH_CODES and steps == "none" and task not in ("ranking", "outputs"):
-        columns, params = _with_codes(choose, columns, params)
-        trained_on = "array" if "codes" in params else trained_on
-    if trained_on == "csr" and (steps != "none" or name in ("histograms", "boosting", "sums")):
-        trained_on = "array"
+    steps, columns = _steps(choose, family, task)
+    trained_on, columns, params = _training(choose, name, task, steps, columns, params)
     outer = _outer(choose, family, task, steps)
-    mode = choose("mode", list(MODES), list(MODES.values()))
-    if mode in UNLIKELY and not UNLIKELY[mode](family, task) and choose("likely", [True, True, True, False]):
-        mode = "background"
-    if "linear_tree" in params and mode not in OF_LINEAR_LEAVES:
-        mode = "background"
-    container = choose("container", containers.choices(has_categories))
-    if trained_on == "csr" and family.library == "sklearn":
-        columns = tuple("normal" if "missing" in kind else kind for kind in columns)
-    if trained_on == "polars" and family.library in ("lightgbm", "catboost"):
-        trained_on = "frame"
+    mode = _mode(choose, family, task, params)
+    container = choose("container", containers.choices(_has_categories(columns)))
     if trained_on == "csr" and container not in containers.ARRAYS + containers.SPARSE:
         container = "csr"
     return Draw(
@@ -164,15 +139,78 @@ def draw(seed: int, **fixed: Any) -> Draw:
         device=choose("device", ["cpu", "cuda", "cuda", "auto"]),
         gpu_arrays=choose("gpu_arrays", ["none", "cupy", "torch"]),
         early=choose("early_stopping", [False, False, False, True])
-        and family.library in ("xgboost", "lightgbm", "catboost")
-        and task != "ranking"
-        and steps == "none"
-        and not has_categories
-        and trained_on in ("array", "frame", "float32")
-        and mode not in ("cross-validated", "fitted again", "transformer")
-        and outer in ("none", "frozen", "pickled", "native", "file", "frozen in a pipeline"),
+        and _can_stop_early(family, task, steps, columns, trained_on, mode, outer),
         asked={name: choose(name, choices) for name, choices in OF_MODES.get(mode, {}).items()},
         lanes=choose("lanes", ["where they pay", "wherever possible"]),
+    )
+
+
+def _steps(choose: Chooser, family: models.Family, task: str) -> tuple[str, tuple[str, ...]]:
+    """Draw the steps before the model, and the kinds of the columns that they can take."""
+    steps = choose("steps", list(wrappers.STEPS), [8] + [1] * (len(wrappers.STEPS) - 1))
+    native = family.categories and steps in wrappers.ANY_COLUMNS and choose("categories", [True, False])
+    columns = _columns(choose, family, steps, native)
+    if task in ("ranking", "outliers") and steps != "none":
+        steps = "none"
+        columns = tuple(kind for kind in columns if native or kind not in data.CATEGORIES) or (
+            "normal",
+            "few",
+        )
+    return steps, columns
+
+
+def _training(
+    choose: Chooser, name: str, task: str, steps: str, columns: tuple[str, ...], params: dict[str, Any]
+) -> tuple[str, tuple[str, ...], dict[str, Any]]:
+    """Draw the container of the training rows; return it with columns and parameters that go with it."""
+    family = models.FAMILIES[name]
+    trainable = containers.installed(containers.TRAINING)
+    trained_on = choose("trained_on", trainable, [6, 12, 3] + [1] * (len(trainable) - 3))
+    if _has_categories(columns):
+        trained_on = "frame"
+    elif name in models.WITH_CODES and steps == "none" and task not in ("ranking", "outputs"):
+        columns, params = _with_codes(choose, columns, params)
+        trained_on = "array" if "codes" in params else trained_on
+    if trained_on == "csr" and (steps != "none" or name in ("histograms", "boosting", "sums")):
+        trained_on = "array"
+    if trained_on == "csr" and family.library == "sklearn":
+        columns = tuple("normal" if "missing" in kind else kind for kind in columns)
+    if trained_on == "polars" and family.library in ("lightgbm", "catboost"):
+        trained_on = "frame"
+    return trained_on, columns, params
+
+
+def _mode(choose: Chooser, family: models.Family, task: str, params: dict[str, Any]) -> str:
+    mode = choose("mode", list(MODES), list(MODES.values()))
+    if mode in UNLIKELY and not UNLIKELY[mode](family, task) and choose("likely", [True, True, True, False]):
+        mode = "background"
+    if "linear_tree" in params and mode not in OF_LINEAR_LEAVES:
+        mode = "background"
+    return mode
+
+
+def _has_categories(columns: tuple[str, ...]) -> bool:
+    return any(kind in (*data.CATEGORIES, data.WITH_GAPS) for kind in columns)
+
+
+def _can_stop_early(
+    family: models.Family,
+    task: str,
+    steps: str,
+    columns: tuple[str, ...],
+    trained_on: str,
+    mode: str,
+    outer: str,
+) -> bool:
+    """Return whether the model can be trained with other rows on which it is evaluated."""
+    return (
+        family.library in ("xgboost", "lightgbm", "catboost")
+        and task != "ranking"
+        and steps == "none"
+        and not _has_categories(columns)
+        and trained_on in ("array", "frame", "float32")
+        and mode not in ("cross-validated", "fitted again", "transformer")
+        and outer in ("none", "frozen", "pickled", "native", "file", "frozen in a pipeline")
     )
 
 

@@ -37,36 +37,20 @@ def batches(case: Case, report: Report) -> None:
     """Check that files of all kinds have the values of explain, in order, and the kept columns."""
     rng = np.random.default_rng([case.draw.seed, 4])
     folder = Path(wrappers.FOLDER or ".")
-    X = case.converted.plain
-    if isinstance(X, pd.DataFrame):
-        name = OF_FRAMES[int(rng.integers(len(OF_FRAMES)))]
-    elif isinstance(X, np.ndarray):
-        name = OF_ARRAYS[int(rng.integers(len(OF_ARRAYS)))]
-    else:
-        name = "csr"
-    X = _as_read(name, X)
+    name = _source_name(case.converted.plain, rng)
+    X = few = _as_read(name, case.converted.plain)
     margins = case.library("predict", case.margin, X)
-    few, order, repeats = X, np.arange(containers.n_rows(X)), 1
+    order, repeats = np.arange(containers.n_rows(X)), 1
     if rng.random() < 0.3 and name not in ("files that differ", "a column less"):
         X, order, repeats = many.repeated(X, rng, most=400)
     source, more = SOURCES[name](X, folder, rng)
-    keep = (
-        ["row number"]
-        if name in OF_FRAMES
-        and name not in ("files that differ", "a column less")
-        and isinstance(X, pd.DataFrame)
-        and rng.random() < 0.5
-        else []
-    )
+    keep = _columns_to_keep(name, X, rng)
     sink = folder / SINKS[int(rng.integers(len(SINKS)))]
     if str(sink).endswith(".npy"):
         keep = []
     sizes: list[int | Literal["auto"]] = [3, 5, "auto"] if repeats == 1 else [1024, 2000, "auto"]
     size = sizes[int(rng.integers(3))]
-    rows_of_batches = [order] if size == "auto" else np.split(order, range(size, len(order), size))
-    alone = np.split(order, len(order))[:3]  # a run also transforms single rows, and compares them
-    if not steps_keep_bits(case, few, [*rows_of_batches, *alone]):
-        raise NotDrawnError("batches: the steps round rows differently in batches")
+    _require_exact_steps(case, few, order, size)
     options = {"device": case.device, **case.draw.options}
     top, target = case.fitted.top, sink
     if rng.random() < 0.3:  # the same files, in what is another file system to pyarrow
@@ -94,13 +78,52 @@ def batches(case: Case, report: Report) -> None:
         report.equal("kept column", kept_columns, list(range(len(got))))
     report.equal("columns of batches", got.shape[1], len(case.kept))
     right = np.tile(widened_base(case, margins, adds_up_probabilities(case)), (repeats, 1))
-    total = np.reshape(result.base_values, (1, -1)) + got.sum(axis=1)
-    scale = np.abs(got).sum(axis=1).max(axis=0, initial=0)
-    allowed = case.allowed(right * 0 + scale, whole=True, factor=2, float32="32" in name)
-    report.close(f"additivity of batches: {name}", total, right, allowed)
-    report.close(
-        f"values of batches: {name}", got, direct, case.allowed(direct, factor=2, float32="32" in name)
+    _compare(case, report, name, got, direct, result.base_values, right)
+
+
+def _source_name(X: Any, rng: np.random.Generator) -> str:
+    """Draw a kind of source that can have rows like these."""
+    if isinstance(X, pd.DataFrame):
+        return OF_FRAMES[int(rng.integers(len(OF_FRAMES)))]
+    if isinstance(X, np.ndarray):
+        return OF_ARRAYS[int(rng.integers(len(OF_ARRAYS)))]
+    return "csr"
+
+
+def _columns_to_keep(name: str, X: Any, rng: np.random.Generator) -> list[str]:
+    """Draw which columns of the source the output keeps."""
+    has_row_numbers = (
+        name in OF_FRAMES
+        and name not in ("files that differ", "a column less")
+        and isinstance(X, pd.DataFrame)
     )
+    return ["row number"] if has_row_numbers and rng.random() < 0.5 else []
+
+
+def _require_exact_steps(case: Case, few: Any, order: np.ndarray, size: int | Literal["auto"]) -> None:
+    """Refuse a case whose steps give a row other bits if they transform it in a batch of this size."""
+    rows_of_batches = [order] if size == "auto" else np.split(order, range(size, len(order), size))
+    alone = np.split(order, len(order))[:3]  # a run also transforms single rows, and compares them
+    if not steps_keep_bits(case, few, [*rows_of_batches, *alone]):
+        raise NotDrawnError("batches: the steps round rows differently in batches")
+
+
+def _compare(
+    case: Case,
+    report: Report,
+    name: str,
+    got: np.ndarray,
+    direct: np.ndarray,
+    base_values: Any,
+    right: np.ndarray,
+) -> None:
+    """Compare values of batches with those of explain, ``direct``, and their sums with the ``right`` ones."""
+    float32 = "32" in name
+    total = np.reshape(base_values, (1, -1)) + got.sum(axis=1)
+    scale = np.abs(got).sum(axis=1).max(axis=0, initial=0)
+    allowed = case.allowed(right * 0 + scale, whole=True, factor=2, float32=float32)
+    report.close(f"additivity of batches: {name}", total, right, allowed)
+    report.close(f"values of batches: {name}", got, direct, case.allowed(direct, factor=2, float32=float32))
 
 
 def _as_read(name: str, X: Any) -> Any:

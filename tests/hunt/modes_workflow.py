@@ -36,6 +36,9 @@ from .report import NotDrawnError, Report
 #: Options that transformers and cross-validation accept.
 _COMMON = ("precision", "n_jobs", "memory_limit", "outputs", "algorithm", "columns")
 
+#: Positions of the rows that a split tests, the fitted steps, and the fitted model proper.
+_Split = tuple[np.ndarray, list[Any], Any]
+
 
 def options_of(case: Case) -> dict[str, Any]:
     return {
@@ -213,14 +216,8 @@ def cross_validated(case: Case, report: Report) -> None:
     outer = draw.outer if draw.outer in ("search", "transformer") else "none"
     nested, own_nest = case.nest(outer), case.nest("search" if outer == "search" else "none")
     cv = _splitter(case)
-    own, params = [], own_nest.routed(case.fit_params)
-    for train, test in _splits(cv, case):
-        part = case.params_of(own_nest, train)
-        fitted = case.library(
-            "fit", clone(own_nest.estimator).fit, containers.rows(case.train, train), case.y[train], **part
-        )
-        steps, last = own_nest.taken_apart(fitted)
-        own.append((test, steps, last))
+    params = own_nest.routed(case.fit_params)
+    own = _fitted_splits(case, own_nest, cv)
     if all(_lacks_a_class(last, case) for _, _, last in own):
         raise NotDrawnError("cross-validation: each split lacks a class")
     if draw.family == "catboost" and "infinite" in draw.columns:
@@ -239,6 +236,38 @@ def cross_validated(case: Case, report: Report) -> None:
     explanation = result["explanation"]
     got = outputs_last(explanation.values.astype(float), 3)
     base = np.reshape(explanation.base_values, (len(got), -1))
+    sums = _sums_over_splits(case, report, own, got)
+    if sums is None:
+        return
+    right, tests, allowed = sums
+    was_tested = tests > 0
+    report.equal("tested rows", result["n_tests"], tests)
+    report.true("untested rows are NaN", bool(np.isnan(got[~was_tested]).all()))
+    total = (base + got.sum(axis=1))[was_tested]
+    report.close("additivity of splits", total, (right / np.maximum(tests, 1)[:, None])[was_tested], allowed)
+
+
+def _fitted_splits(case: Case, nest: wrappers.Nest, cv: Any) -> list[_Split]:
+    """Fit the nest on the training rows of each split."""
+    own = []
+    for train, test in _splits(cv, case):
+        part = case.params_of(nest, train)
+        fitted = case.library(
+            "fit", clone(nest.estimator).fit, containers.rows(case.train, train), case.y[train], **part
+        )
+        own.append((test, *nest.taken_apart(fitted)))
+    return own
+
+
+def _sums_over_splits(
+    case: Case, report: Report, own: list[_Split], got: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Sum the predictions for each tested row.
+
+    Return the sums, the number of tests of each row, and what values may deviate by. Return None if the
+    predictions cannot be compared, which is reported.
+    """
+    draw = case.draw
     tests = np.zeros(len(got), int)
     right = np.zeros((len(got), got.shape[2]))
     allowed = np.zeros(got.shape[2])
@@ -257,19 +286,15 @@ def cross_validated(case: Case, report: Report) -> None:
             margins = np.concatenate([total - margins, margins], axis=1)
         if margins.shape[1] != got.shape[2]:
             report.true("outputs of a split", False, f"{margins.shape[1]}, not {got.shape[2]}")
-            return
+            return None
         right[test] += margins
         tests[test] += 1
         single = draw.trained_on in containers.SINGLE
         allowed = np.maximum(allowed, allowed_sum(last, margins, got[test], draw.options, single))
     if not usable:
         report.true("a split lacks a class", True)
-        return
-    was_tested = tests > 0
-    report.equal("tested rows", result["n_tests"], tests)
-    report.true("untested rows are NaN", bool(np.isnan(got[~was_tested]).all()))
-    total = (base + got.sum(axis=1))[was_tested]
-    report.close("additivity of splits", total, (right / np.maximum(tests, 1)[:, None])[was_tested], allowed)
+        return None
+    return right, tests, allowed
 
 
 def _lacks_a_class(model: Any, case: Case) -> bool:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def test_credentials_are_never_shown(
     store = stores.s3(bucket, query, f"{KEY}:{SECRET}@")
     pq.write_table(TABLE, tmp_path / "rows.parquet")
     store.copy(tmp_path / "rows.parquet", "rows.parquet")
-    hidden = (KEY, SECRET, s3_server, "endpoint_override", "%3A")
+    hidden = (KEY, SECRET, s3_server, "endpoint_override", "%3A", SECRET[:9], SECRET[9:])
     told: list[str] = []
 
     def url(name: str) -> str:
@@ -108,7 +109,28 @@ def test_credentials_are_never_shown(
         result = explain_batches(url("explainer.npz"), url("rows.parquet"), url(sink), keep=keep)
         assert result.path == f"s3://{bucket}/{sink}"
         told.append(repr(result))
-    for call in (
+    for wrong in wrong_arguments(url, bucket, query):
+        arguments = {"model": explainer, "source": url("rows.parquet"), "sink": url("out2/")} | wrong
+        with pytest.raises((ValueError, OSError)) as raised:
+            explain_batches(**arguments)
+            pytest.fail(str(wrong))
+        told += messages(raised.value)
+    for load in (TreeExplainer.load, TreeExplainer):
+        for name in ("nowhere.npz", "rows.parquet"):
+            with pytest.raises((ValueError, OSError)) as raised:
+                load(url(name))
+            told.append(str(raised.value))
+    for command in commands(url):
+        main(command)
+    told += capsys.readouterr()
+    for text in [*told, *store.names(), *(store.read(name).decode("latin1") for name in store.names())]:
+        for secret in hidden:
+            assert secret not in text
+
+
+def wrong_arguments(url: Callable[[str], str], bucket: str, query: str) -> list[dict[str, Any]]:
+    """Return arguments that explain_batches refuses, each with the credentials."""
+    return [
         {"model": url("nowhere.json")},
         {"model": url("rows.parquet")},
         {"source": url("nowhere.parquet")},
@@ -123,21 +145,21 @@ def test_credentials_are_never_shown(
         {"sink": url("rows.parquet")},
         {"sink": url("out.parquet"), "reasons": 1},
         {"sink": f"s3://{KEY}:{SECRET}@nobucket-{bucket}/out{query}"},
-    ):
-        arguments = {"model": explainer, "source": url("rows.parquet"), "sink": url("out2/")} | call
-        with pytest.raises((ValueError, OSError)) as raised:
-            explain_batches(**arguments)
-            pytest.fail(str(call))
-        error: BaseException | None = raised.value
-        while error is not None:  # a traceback shows causes, too
-            told.append(str(error))
-            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    for load in (TreeExplainer.load, TreeExplainer):
-        for name in ("nowhere.npz", "rows.parquet"):
-            with pytest.raises((ValueError, OSError)) as raised:
-                load(url(name))
-            told.append(str(raised.value))
-    for command in (
+    ]
+
+
+def messages(error: BaseException | None) -> list[str]:
+    """Return the messages that a traceback shows: of the error, and of its causes."""
+    shown = []
+    while error is not None:
+        shown.append(str(error))
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return shown
+
+
+def commands(url: Callable[[str], str]) -> list[list[str]]:
+    """Return commands of the command line, some of which fail."""
+    return [
         ["info", url("explainer.npz"), "--json"],
         ["explain", url("explainer.npz"), url("rows.parquet"), "-o", url("cli/")],
         ["explain", url("explainer.npz"), url("nowhere.parquet"), "-o", url("cli2/"), "--debug"],
@@ -146,9 +168,4 @@ def test_credentials_are_never_shown(
         ["save", url("explainer.npz"), "-o", url("rows.parquet")],
         ["compare", url("out/"), url("rows.parquet")],
         ["compare", url("out/"), url("out.parquet")],
-    ):
-        main(command)
-    told += capsys.readouterr()
-    for text in [*told, *store.names(), *(store.read(name).decode("latin1") for name in store.names())]:
-        for each in (*hidden, SECRET[:9], SECRET[9:]):
-            assert each not in text
+    ]

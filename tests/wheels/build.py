@@ -81,12 +81,33 @@ def build_sdist() -> Path:
 def build_wheel(sdist: Path, arch: str, version: str, python: Path, gpu: bool) -> Path:
     """Compile the sources of the sdist; the core is compiled once for all versions of Python."""
     say(f"building the wheel of Python {version} for {arch}{' and GPUs' if gpu else ''}")
+    suffix = f".cpython-{version.replace('.', '')}-{arch}-linux-gnu.so"
+    raw = WORK / "raw"
+    compile_wheel(raw, sdist, arch, version, python, suffix, gpu)
+    tag = f"cp{version.replace('.', '')}"
+    (built,) = raw.glob(f"*-{tag}-{tag}-*.whl")
+    check_modules(built, version, suffix)
+    wanted = platform_tag(built, arch, gpu)
+    run(sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", wanted, built, quiet=True)
+    (tagged,) = raw.glob("*.whl")
+    wheel = DIST / tagged.name
+    compress(tagged, wheel)
+    run(sys.executable, "-m", "check_wheel_contents", wheel, quiet=True)
+    run(sys.executable, "-m", "pydistcheck.cli", "--inspect", wheel, quiet=True)
+    megabytes, most = wheel.stat().st_size / 1e6, MOST_MEGABYTES_GPU if gpu else MOST_MEGABYTES
+    if megabytes > most:
+        raise SystemExit(f"{wheel.name} has {megabytes:.2f} MB, more than {most}")
+    return wheel
+
+
+def compile_wheel(
+    folder: Path, sdist: Path, arch: str, version: str, python: Path, suffix: str, gpu: bool
+) -> None:
+    """Write the wheel, whose modules have this suffix, to an empty folder."""
     source = WORK / "source"
     unpack(sdist, source)
     environment = new_environment(WORK / f"build-python-{version}", python)
     tools = build_tools(environment)
-    tag = f"cp{version.replace('.', '')}"
-    suffix = f".cpython-{version.replace('.', '')}-{arch}-linux-gnu.so"
     settings = {
         "build-dir": WORK / f"build-{arch}{'-gpu' if gpu else ''}",
         "cmake.define.SKSHAPGPU_CUDA": "ON" if gpu else "OFF",
@@ -100,11 +121,10 @@ def build_wheel(sdist: Path, arch: str, version: str, python: Path, gpu: bool) -
             "cmake.define.CMAKE_C_COMPILER": compiler(f"{arch}-linux-gnu.{GLIBC}", "cc"),
             "cmake.define.CMAKE_CXX_COMPILER": compiler(f"{arch}-linux-gnu.{GLIBC}", "c++"),
         }
-    raw = WORK / "raw"
-    shutil.rmtree(raw, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     run(
         environment / "bin/python",
-        *("-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir", raw),
+        *("-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir", folder),
         *(f"--config-settings={name}={value}" for name, value in settings.items()),
         source,
         variables={
@@ -115,34 +135,31 @@ def build_wheel(sdist: Path, arch: str, version: str, python: Path, gpu: bool) -
         },
         quiet=True,
     )
-    (built,) = raw.glob(f"*-{tag}-{tag}-*.whl")
-    with zipfile.ZipFile(built) as archive:
+
+
+def check_modules(wheel: Path, version: str, suffix: str) -> None:
+    """Require that Python finds each compiled module, and that it exports its function for import only."""
+    with zipfile.ZipFile(wheel) as archive:
         modules = [name for name in archive.namelist() if name.endswith(".so")]
         contents = {name: io.BytesIO(archive.read(name)) for name in modules}
     if not modules or not all(name.endswith(suffix) for name in modules):
-        raise SystemExit(f"{built.name} has modules that Python {version} does not find: {modules}")
+        raise SystemExit(f"{wheel.name} has modules that Python {version} does not find: {modules}")
     for name, content in contents.items():
         symbols = ELFFile(content).get_section_by_name(".dynsym").iter_symbols()
         exported = [symbol.name for symbol in symbols if symbol.name and symbol["st_shndx"] != "SHN_UNDEF"]
         if exported != [f"PyInit_{Path(name).name.partition('.')[0]}"]:
-            raise SystemExit(f"{built.name}: {name} exports {exported}, see csrc/python/exports.map")
-    shown = run(sys.executable, "-m", "auditwheel", "show", built, quiet=True)
+            raise SystemExit(f"{wheel.name}: {name} exports {exported}, see csrc/python/exports.map")
+
+
+def platform_tag(wheel: Path, arch: str, gpu: bool) -> str:
+    """Return the tag of the oldest C library that the wheel is for, after a check that it runs with it."""
+    shown = run(sys.executable, "-m", "auditwheel", "show", wheel, quiet=True)
     platform_tags = re.findall(r"manylinux_(\d+)_(\d+)_" + arch, shown)
     needed = min(((int(a), int(b)) for a, b in platform_tags), default=None)
     glibc = needed if gpu else tuple(map(int, GLIBC.split(".")))
     if needed is None or needed > glibc:
-        raise SystemExit(f"{built.name} does not run with glibc {GLIBC}:\n{shown}")
-    wanted = f"manylinux_{glibc[0]}_{glibc[1]}_{arch}"
-    run(sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", wanted, built, quiet=True)
-    (tagged,) = raw.glob("*.whl")
-    wheel = DIST / tagged.name
-    compress(tagged, wheel)
-    run(sys.executable, "-m", "check_wheel_contents", wheel, quiet=True)
-    run(sys.executable, "-m", "pydistcheck.cli", "--inspect", wheel, quiet=True)
-    megabytes, most = wheel.stat().st_size / 1e6, MOST_MEGABYTES_GPU if gpu else MOST_MEGABYTES
-    if megabytes > most:
-        raise SystemExit(f"{wheel.name} has {megabytes:.2f} MB, more than {most}")
-    return wheel
+        raise SystemExit(f"{wheel.name} does not run with glibc {GLIBC}:\n{shown}")
+    return f"manylinux_{glibc[0]}_{glibc[1]}_{arch}"
 
 
 def compress(source: Path, target: Path) -> None:

@@ -21,7 +21,7 @@
 #include "cuda/batch_model.cuh"
 #include "cuda/codes_model.cuh"
 #include "cuda/margin_model.cuh"
-#include "cuda/tuning.h"
+#include "cuda/program/tuning.h"
 
 namespace skshap {
 // Names of kernels in an unnamed namespace contain the number of nvcc's process, so that two builds differ.

@@ -7,17 +7,10 @@
 #include <stdexcept>
 
 #include "cuda/program/program.h"
+#include "cuda/program/tuning.h"
 
 namespace skshap {
 namespace {
-
-// The number of tables of a part. With so few tables, sums in single precision are safe, and a job of few
-// rows has parts for all multiprocessors. With this many, the sums of the parts take little time.
-constexpr size_t kPartTables = 32;
-
-// The size of a piece of the stream. A piece of this size stays in the caches between being written and being
-// copied.
-constexpr size_t kPieceBytes = 1 << 20;
 
 // Return the bits of an integer as a half float. The magnitude of the integer is below 2,048.
 uint16_t half_bits(int n) {

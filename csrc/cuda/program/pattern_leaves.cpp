@@ -6,18 +6,12 @@
 #include <unordered_map>
 
 #include "cuda/program/program.h"
+#include "cuda/program/tuning.h"
 #include "plan/pattern_moments.h"
 #include "plan/tree_paths.h"
 
 namespace skshap {
 namespace {
-
-// The limits of a chunk. A warp takes one chunk for its rows. The leaves of a chunk are added up in the
-// plan's precision, and more leaves would lose accuracy. Few rows fill a GPU only if there are many chunks.
-// But each chunk has its own sums, which take memory and time for each row. So a chunk is large enough if it
-// has kChunkWork comparisons with patterns, and kWorkPerSlot of them for each sum.
-constexpr size_t kChunkLeaves = 256;
-constexpr size_t kChunkWork = size_t{1} << 14, kWorkPerSlot = 64;
 
 template <class T>
 class PatternWriter {
@@ -137,8 +131,8 @@ class PatternWriter {
   // Add a leaf with some of its outputs.
   void add_outputs(CudaPatternLeaf leaf, const PatternPath& path, const TableBatch& batch,
                    const PatternLeaf& from, size_t first_output, size_t n_outputs) {
-    if (out_.leaves.size() - first_leaf_ >= kChunkLeaves ||
-        (work_ >= kChunkWork && work_ >= kWorkPerSlot * (out_.places.size() - first_slot_)))
+    if (out_.leaves.size() - first_leaf_ >= kPatternChunkLeaves ||
+        (work_ >= kPatternChunkWork && work_ >= kPatternWorkPerSlot * (out_.places.size() - first_slot_)))
       end_chunk();
     const size_t n_numbers = leaf_numbers(plan_.order, from.n_bits);
     leaf.n_outputs = static_cast<uint32_t>(n_outputs);

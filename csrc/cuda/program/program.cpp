@@ -4,22 +4,12 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "cuda/program/tuning.h"
 #include "cuda/program/writer.h"
 #include "plan/quadrature.h"
 
 namespace skshap {
 namespace {
-
-// The limits of a chunk. A warp walks one chunk for one tile of rows. This is enough work to hide the warp's
-// start-up, and few enough trees that their sum is safe in single precision. A call of few rows takes as long
-// as one chunk, and fills a GPU only if there are many chunks.
-constexpr size_t kMaxChunkTrees = 32;
-constexpr size_t kMaxChunkLeaves = 512, kSmallChunkLeaves = 128;
-// A larger tree is cut into parts of about this many leaves for each sum, because each part has its own sums,
-// which take memory and time for each row.
-constexpr size_t kPartLeavesPerSum = 32;
-// Small models are divided into about this many smaller chunks.
-constexpr size_t kChunks = 5, kMinChunkLeaves = 16;
 
 // Round a number of quadrature nodes up to a number for which a kernel exists.
 template <class T>
@@ -85,7 +75,7 @@ class CudaCompiler {
         n_leaves += plan_.trees[i].n_inner + 1;
       }
     const size_t most = small_ ? kSmallChunkLeaves : kMaxChunkLeaves;
-    chunk_leaves_ = std::clamp(n_leaves / kChunks, kMinChunkLeaves, most);
+    chunk_leaves_ = std::clamp(n_leaves / kSmallModelChunks, kMinChunkLeaves, most);
     // Quadrature with more nodes than needed is exact, too, and fewer leaves than a chunk are not worth a
     // separate launch.
     for (int n = kMaxFixedNodes, next = 0; n > 0; --n) {

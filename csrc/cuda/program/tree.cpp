@@ -40,16 +40,22 @@ void CudaTree::open(const Chunk& chunk, const TreeProgram& tree, int32_t begin, 
   count_slots();
 }
 
+CudaTree::Place& CudaTree::place_beyond(int32_t edge) {
+  if (!edge) return root;
+  Node& parent = nodes[bit_node(static_cast<uint32_t>(edge))];
+  return edge & 1 ? parent.right : parent.left;
+}
+
 // Add a copy of an inner node, without children. Return the number of the copy.
-int32_t CudaTree::add_node(const TreeProgram& tree, int32_t node, int32_t parent, bool is_right) {
+int32_t CudaTree::add_node(const TreeProgram& tree, int32_t node, int32_t edge) {
   Node copy{};
   copy.test = plan.decide[tree.decide + node];
   copy.feature = plan.players.empty() ? feature_of_column_[copy.test.column]
                                       : plan.players[tree.decide + static_cast<size_t>(node)];
   copy.apart = is_apart_ && copy.feature < static_cast<int32_t>(plan.features.size());
   copy.next = copy.previous = -1;
-  copy.parent = parent;
-  copy.is_right = is_right;
+  copy.parent = edge ? bit_node(static_cast<uint32_t>(edge)) : -1;
+  copy.is_right = edge & 1;
   copy.share = plan.shares[tree.decide + node];
   copy.zero_fraction = copy.edge_fraction = 1;
   const bool categorical = copy.test.flags & kCategorical;
@@ -72,36 +78,31 @@ void CudaTree::copy_part(const TreeProgram& tree, int32_t begin, int32_t end) {
     for (const int32_t child : {children[2 * node], children[2 * node + 1]})
       if (child < n_inner) subtree_end_[node] = std::max(subtree_end_[node], subtree_end_[child]);
   }
-  struct PartVisit {
-    int32_t node, parent;
-    bool right;
+  const auto is_kept = [&](int32_t child) {
+    return child < n_inner && child < end && subtree_end_[child] > begin;
   };
-  std::vector<PartVisit> stack{{0, -1, false}};
-  while (!stack.empty()) {
-    const PartVisit item = stack.back();
-    stack.pop_back();
-    const int32_t number = add_node(tree, item.node, item.parent, item.right);
-    Place& place = item.parent < 0 ? root : item.right ? nodes[item.parent].right : nodes[item.parent].left;
-    place = {number, nullptr};
+  edge_.assign(tree.n_inner, 0);
+  // Nodes are in preorder, and a node is kept if a child of it is.
+  for (int32_t i = 0; i < std::min(n_inner, end); ++i) {
+    if (!is_kept(i)) continue;
+    const int32_t number = add_node(tree, i, edge_[i]);
+    place_beyond(edge_[i]) = {number, nullptr};
     Node& node = nodes[number];
-    const auto is_kept = [&](int32_t child) {
-      return child < n_inner && child < end && subtree_end_[child] > begin;
-    };
     const auto leaf = [&](int32_t child) {
-      const bool is_in_part = child >= n_inner && item.node >= begin && item.node < end;
+      const bool is_in_part = child >= n_inner && i >= begin;
       return Place{-1, is_in_part ? leaves + static_cast<size_t>(child - n_inner) * width_ : zeros_.data()};
     };
-    int32_t left = children[2 * item.node], right = children[2 * item.node + 1];
+    int32_t left = children[2 * i], right = children[2 * i + 1];
     if (!is_kept(left) && is_kept(right)) {  // the left subtree is cut off
       std::swap(left, right);
       node.test.flags ^= kFlip;
       node.share = 1 - node.share;
-      is_swapped_[item.node] = true;
+      is_swapped_[i] = true;
     }
     node.left = leaf(left);
     node.right = leaf(right);
-    if (is_kept(right)) stack.push_back({right, number, true});
-    if (is_kept(left)) stack.push_back({left, number, false});
+    if (is_kept(left)) edge_[left] = static_cast<int32_t>(bit_of(number, false));
+    if (is_kept(right)) edge_[right] = static_cast<int32_t>(bit_of(number, true));
   }
 }
 
@@ -109,20 +110,14 @@ void CudaTree::copy_part(const TreeProgram& tree, int32_t begin, int32_t end) {
 void CudaTree::copy_merged(const TreeProgram& tree) {
   const int32_t* const edges = plan.children.data() + tree.children;
   root = {};
-  const auto place_of = [&](int32_t edge) -> Place& {
-    if (!edge) return root;
-    Node& parent = nodes[bit_node(static_cast<uint32_t>(edge))];
-    return edge & 1 ? parent.right : parent.left;
-  };
   for (size_t i = 0; i < tree.n_inner; ++i) {
-    const int32_t parent = edges[i] ? bit_node(static_cast<uint32_t>(edges[i])) : -1;
-    const int32_t number = add_node(tree, static_cast<int32_t>(i), parent, edges[i] & 1);
-    int32_t* last = &place_of(edges[i]).first;
+    const int32_t number = add_node(tree, static_cast<int32_t>(i), edges[i]);
+    int32_t* last = &place_beyond(edges[i]).first;
     while (*last >= 0) last = &nodes[*last].next;
     *last = number;
   }
   for (size_t leaf = 0; leaf < tree.n_leaves; ++leaf)
-    place_of(edges[tree.n_inner + leaf]).leaf = plan.leaf_values.data() + tree.leaves + leaf;
+    place_beyond(edges[tree.n_inner + leaf]).leaf = plan.leaf_values.data() + tree.leaves + leaf;
 }
 
 // Find the place of each node on its path. The tests of the plan say which node is the previous one on the

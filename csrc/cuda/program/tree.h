@@ -78,7 +78,9 @@ class CudaTree {
   bool is_pair(const Place& place) const {
     return !place.is_leaf() && !place.leaf && nodes[place.first].next < 0 && nodes[place.first].pair;
   }
-  int32_t add_node(const TreeProgram& tree, int32_t node, int32_t parent, bool is_right);
+  // Return the place beyond an edge: a bit for a node of the copy and its side, or 0 for the root.
+  Place& place_beyond(int32_t edge);
+  int32_t add_node(const TreeProgram& tree, int32_t node, int32_t edge);
   void copy_part(const TreeProgram& tree, int32_t begin, int32_t end);
   void copy_merged(const TreeProgram& tree);
   void label();
@@ -92,9 +94,9 @@ class CudaTree {
   const std::vector<double> zeros_;               // a leaf
   size_t width_ = 1;                              // values of a leaf
   bool is_apart_ = false;                         // whether features of a group are apart
-  // By node of the tree: the first node after its subtree; its copy; and whether the copy's children are
-  // swapped.
-  std::vector<int32_t> subtree_end_, copy_;
+  // By node of the tree: the first node after its subtree; its copy; the edge to the copy; and whether the
+  // copy's children are swapped.
+  std::vector<int32_t> subtree_end_, copy_, edge_;
   std::vector<uint8_t> is_swapped_;
   std::vector<uint32_t> listed_, counted_;  // when a feature, or a place, was last met
   uint32_t stamp_ = 0, tree_number_ = 0;
