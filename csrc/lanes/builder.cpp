@@ -1,6 +1,6 @@
 // The trees are read twice. The first time, the leaves are sorted, so that the leaves of a vector have about
-// the same features; then the places of all vectors are known. The second time, each leaf is written into its
-// lane.
+// the same features; then the places of all vectors are known. The second time, the leaves are written into
+// their lanes.
 #include "lanes/builder.h"
 
 #include <algorithm>
@@ -9,28 +9,31 @@
 #include <utility>
 
 #include "base/threads.h"
-#include "plan/leaf_tests.h"
+#include "lanes/lane_leaves.h"
+#include "lanes/ranked_codes.h"
 #include "plan/quadrature.h"
 #include "simd/kernels.h"
 
 namespace skshap {
 namespace {
 
-// Columns with fewer codes than this never have the code below the missing one. Numeric columns with more are
-// ranked, chunk by chunk.
-constexpr size_t kMostCodes = 0xfff0;
-// After about this many leaves, sums in single precision are added to sums in double precision.
-constexpr size_t kChunkLeaves = 1024;
+// After about this many lanes, sums in single precision are added to sums in double precision.
+constexpr size_t kChunkLanes = 1024;
 // The chunks of a part: so many that it takes longer to compare a row with their leaves than to wake a
 // thread.
 constexpr size_t kPartChunks = 16;
+
+// Similar entries are gathered from this many, if a vector has on average more than this many times the
+// features of its lanes.
+constexpr size_t kGatheredEntries = 128;
+constexpr double kFewPlaces = 1.25;
 
 // The codes from `lower` on, below `upper`.
 struct Interval {
   uint32_t lower, upper;
 };
 
-// A leaf.
+// A lane.
 struct Entry {
   int32_t n_nodes, output;
   uint32_t n_features;
@@ -41,11 +44,12 @@ struct Entry {
 struct Vector {
   size_t first, n_entries;      // in the order of the lanes
   size_t features, n_features;  // ranks
-  uint32_t n_outputs = 0;
-  size_t places = 0, numbers = 0, values = 0;
+  uint32_t n_values = 0;        // of a lane
+  bool has_split = false;
+  size_t places = 0, bounds = 0, numbers = 0, values = 0;
 };
 
-// The trees and leaves in the order in which they are read.
+// The trees in the order in which they are read.
 template <class OnTree>
 void each_tree(const Plan& plan, const OnTree& on_tree) {
   for (const Chunk& chunk : plan.chunks)
@@ -62,9 +66,8 @@ class LaneBuilder {
   }
 
   void build(size_t most_bytes) {
-    lanes_.ranked = std::any_of(plan_.columns.begin(), plan_.columns.end(), [](const Column& column) {
-      return std::max(column.thresholds_float.size(), column.thresholds_double.size()) >= kMostCodes;
-    });
+    lanes_.ranked = std::any_of(plan_.columns.begin(), plan_.columns.end(),
+                                [](const Column& column) { return n_thresholds(column) >= kMostCodes; });
     rank_features();
     each_tree(plan_, [&](const Chunk& chunk, const TreeProgram& tree) { read(chunk, tree); });
     sort();
@@ -100,15 +103,17 @@ class LaneBuilder {
   }
 
   void read(const Chunk& chunk, const TreeProgram& tree) {
-    tests_.category_bits.clear();
-    tests_.run(chunk, tree, [&](size_t, const std::vector<LeafTest>& tests) {
+    reader_.run(chunk, tree, joins_siblings(chunk), [&](const LaneLeaves& leaves) {
       const size_t first = sets_.size();
-      for (const LeafTest& test : tests) sets_.push_back(rank_[test.feature]);
+      for (const LeafTest& test : leaves.tests) sets_.push_back(rank_[test.feature]);
       std::sort(sets_.begin() + static_cast<std::ptrdiff_t>(first), sets_.end());
-      const uint32_t n = static_cast<uint32_t>(tests.size());
+      const uint32_t n = static_cast<uint32_t>(leaves.tests.size());
       entries_.push_back({quadrature_nodes(plan_.index, static_cast<int>(n)), chunk.output, n, first});
     });
   }
+
+  // Return whether lanes may have two leaves.
+  static bool joins_siblings(const Chunk& chunk) { return chunk.output >= 0; }
 
   const uint16_t* set_of(const Entry& entry) const { return sets_.data() + entry.features; }
 
@@ -136,9 +141,36 @@ class LaneBuilder {
       by_set.assign(first, end);
       std::stable_sort(by_set.begin(), by_set.end(),
                        [&](size_t a, size_t b) { return is_before(entries_[a], entries_[b]); });
-      if (count_places(by_set.data(), by_set.size()) < count_places(&*first, by_set.size()))
-        std::copy(by_set.begin(), by_set.end(), first);
+      const size_t n_by_set = count_places(by_set.data(), by_set.size());
+      const size_t n_by_tree = count_places(&*first, by_set.size());
+      if (n_by_set < n_by_tree) std::copy(by_set.begin(), by_set.end(), first);
+      size_t n_features = 0;
+      for (const size_t i : by_set) n_features += entries_[i].n_features;
+      if (static_cast<double>(std::min(n_by_set, n_by_tree) * width()) >
+          kFewPlaces * static_cast<double>(n_features))
+        gather(&*first, by_set.size());
       first = end;
+    }
+  }
+
+  // Gather similar entries. Each lane of a vector gets the entry with the fewest features that the vector
+  // does not have, among the next ones.
+  void gather(size_t* order, size_t n) const {
+    std::vector<size_t> last_vector(features_.size(), 0);  // by rank, from 1
+    for (size_t i = 0; i < n; ++i) {
+      const size_t number = 1 + i / width();
+      size_t best = i, fewest = kMostPlaces + 1;
+      for (size_t j = i; j < n && j < i + kGatheredEntries && fewest; ++j) {
+        const Entry& entry = entries_[order[j]];
+        const uint16_t* const set = set_of(entry);
+        size_t n_new = 0;  // the features that are rarest are most often new
+        for (size_t f = entry.n_features; f-- && n_new < fewest;) n_new += last_vector[set[f]] != number;
+        if (n_new < fewest) best = j, fewest = n_new;
+        if (i % width() == 0) break;
+      }
+      std::rotate(order + i, order + best, order + best + 1);
+      const Entry& entry = entries_[order[i]];
+      for (uint32_t f = 0; f < entry.n_features; ++f) last_vector[set_of(entry)[f]] = number;
     }
   }
 
@@ -191,10 +223,10 @@ class LaneBuilder {
       std::stable_sort(section.begin(), section.end(),
                        [](const Vector& a, const Vector& b) { return a.n_features < b.n_features; });
       for (size_t i = 0; i < section.size(); ++i) {
-        if (i * width() % kChunkLeaves == 0) begin_chunk(example);
+        if (i * width() % kChunkLanes == 0) begin_chunk(example);
         add_vector(section[i], features.data() + section[i].features, example);
       }
-      if (lanes_.places.size() * (sizeof(LanePlace) + 4 * width()) + n_numbers_ * element_bytes(plan_) +
+      if (lanes_.places.size() * sizeof(LanePlace) + n_bounds_ * 2 + n_numbers_ * element_bytes(plan_) +
                   (n_values_ + n_words_) * 8 >
               most_bytes ||
           n_words_ >= kNumeric) {
@@ -206,18 +238,21 @@ class LaneBuilder {
   }
 
   void add_vector(Vector vector, const uint16_t* features, const Entry& example) {
-    vector.n_outputs = example.output < 0 ? static_cast<uint32_t>(plan_.n_outputs) : 1;
+    vector.has_split = example.output >= 0;
+    vector.n_values = vector.has_split ? 2 : static_cast<uint32_t>(plan_.n_outputs);
     vector.places = lanes_.places.size();
+    vector.bounds = n_bounds_ + (vector.has_split ? width() : 0);
     vector.numbers = n_numbers_;
     vector.values = n_values_;
     for (size_t lane = 0; lane < vector.n_entries; ++lane)
       lane_of_[order_[vector.first + lane]] = vectors_.size() * width() + lane;
     for (size_t i = 0; i < vector.n_features; ++i) add_place(features_[features[i]]);
-    n_values_ += vector.n_outputs * width();
-    n_numbers_ += (vector.n_outputs + vector.n_features) * width();
+    n_values_ += vector.n_values * width();
+    n_numbers_ += (vector.n_values + vector.n_features) * width();
+    n_bounds_ = vector.bounds + vector.n_features * 2 * width();
     lanes_.n_places.push_back(static_cast<uint8_t>(vector.n_features));
     // In measurements, to add to the sums of an output takes as long as one and a half steps.
-    const size_t additions = example.output < 0 ? (3 * vector.n_outputs + 1) / 2 : 0;
+    const size_t additions = example.output < 0 ? (3 * vector.n_values + 1) / 2 : 0;
     lanes_.n_steps += vector.n_features * (static_cast<size_t>(example.n_nodes) + 1 + additions);
     ++lanes_.chunks.back().vectors_end;
     vectors_.push_back(vector);
@@ -235,6 +270,7 @@ class LaneBuilder {
                              .vectors = vectors_.size(),
                              .vectors_end = vectors_.size(),
                              .places = lanes_.places.size(),
+                             .bounds = n_bounds_,
                              .numbers = n_numbers_,
                              .values = n_values_,
                              .quadrature = 0,
@@ -254,17 +290,21 @@ class LaneBuilder {
     const uint16_t column = column_of_feature_[feature];
     const bool categorical = plan_.columns[column].categorical;
     lanes_.places.push_back({column, static_cast<uint16_t>(slot_of_[feature]),
-                             categorical ? static_cast<uint32_t>(n_words_) : kNumeric, ~uint64_t{0}});
+                             categorical ? static_cast<uint32_t>(n_words_) : kNumeric,
+                             lane_bit(kMissingFirst, 0, width()) - lane_bit(kMissingPasses, 0, width())});
     if (categorical) n_words_ += ((plan_.columns[column].categories.size() + 2) * width() + 63) / 64;
   }
 
   void fill() {
-    if (lanes_.ranked) intervals_.assign(lanes_.places.size() * width(), {0, kMissingCode});
-    lanes_.bounds.resize(lanes_.places.size() * 2 * width());
-    for (size_t i = 0; i < lanes_.bounds.size(); i += 2 * width()) {
-      std::fill_n(lanes_.bounds.data() + i, width(), uint16_t{0});
-      std::fill_n(lanes_.bounds.data() + i + width(), width(), kMissingLaneCode);
+    if (lanes_.ranked) {
+      intervals_.assign(lanes_.places.size() * width(), {0, kMissingCode});
+      first_ends_.assign(vectors_.size() * width(), 0);
     }
+    lanes_.bounds.resize(n_bounds_);
+    std::fill(lanes_.bounds.begin(), lanes_.bounds.end(), uint16_t{0});
+    for (const Vector& vector : vectors_)
+      for (size_t i = 0; i < vector.n_features; ++i)
+        std::fill_n(lanes_.bounds.data() + vector.bounds + (2 * i + 1) * width(), width(), kMissingLaneCode);
     lanes_.category_words.assign(n_words_, ~uint64_t{0});
     lanes_.leaf_values.resize(n_values_);
     std::fill(lanes_.leaf_values.begin(), lanes_.leaf_values.end(), 0.0);
@@ -280,7 +320,7 @@ class LaneBuilder {
     numbers.resize(n_numbers_);
     std::fill(numbers.begin(), numbers.end(), T(1));
     for (const Vector& vector : vectors_)
-      std::fill_n(numbers.data() + vector.numbers, vector.n_outputs * width(), T(0));
+      std::fill_n(numbers.data() + vector.numbers, vector.n_values * width(), T(0));
     size_t begins[kMaxLaneNodes + 1] = {};
     std::vector<double> t, weights;
     for (LaneChunk& chunk : lanes_.chunks) {
@@ -296,97 +336,161 @@ class LaneBuilder {
   }
 
   void write(const Chunk& chunk, const TreeProgram& tree, size_t& entry) {
-    tests_.category_bits.clear();
-    tests_.run(chunk, tree, [&](size_t values, const std::vector<LeafTest>& tests) {
+    reader_.run(chunk, tree, joins_siblings(chunk), [&](const LaneLeaves& leaves) {
       if (plan_.precision == Precision::kSingle)
-        write_leaf<float>(values, tests, lane_of_[entry++]);
+        write_lane<float>(leaves, lane_of_[entry++]);
       else
-        write_leaf<double>(values, tests, lane_of_[entry++]);
+        write_lane<double>(leaves, lane_of_[entry++]);
     });
   }
 
   template <class T>
-  void write_leaf(size_t values, const std::vector<LeafTest>& tests, size_t lane) {
+  void write_lane(const LaneLeaves& leaves, size_t lane) {
     const Vector& vector = vectors_[lane / width()];
+    if (lanes_.ranked && leaves.n_leaves == 2) first_ends_[lane] = leaves.second.lower;
     lane %= width();
-    const size_t n_outputs = vector.n_outputs;
     T* const numbers = numbers_of<T>(lanes_).data() + vector.numbers + lane;
-    for (size_t o = 0; o < n_outputs; ++o) {
-      const double value = plan_.leaf_values[values + o];
-      numbers[o * width()] = static_cast<T>(value / plan_.leaf_scale);
-      lanes_.leaf_values[vector.values + o * width() + lane] = value;
+    const auto leaf_value = [&](size_t i) {
+      return plan_.leaf_values[vector.has_split ? leaves.values[i] : leaves.values[0] + i];
+    };
+    for (size_t i = 0; i < vector.n_values; ++i) {
+      numbers[i * width()] = static_cast<T>(leaf_value(i) / plan_.leaf_scale);
+      lanes_.leaf_values[vector.values + i * width() + lane] = leaf_value(i);
     }
-    for (const LeafTest& test : tests) {
-      size_t i = 0;
-      while (lanes_.places[vector.places + i].column != test.column) ++i;
-      numbers[(n_outputs + i) * width()] = static_cast<T>(test.zero_fraction);
-      LanePlace& place = lanes_.places[vector.places + i];
-      if (place.words != kNumeric) {
-        write_categories(place, test, lane);
-        continue;
+    for (size_t i = 0; i < leaves.tests.size(); ++i) {
+      const LeafTest& test = leaves.tests[i];
+      size_t place = 0;
+      while (lanes_.places[vector.places + place].column != test.column) ++place;
+      double zero_fraction = test.zero_fraction;
+      const bool is_split = vector.has_split && i == leaves.split;
+      if (is_split) {
+        lanes_.places[vector.places + place].lanes |= lane_bit(kSplitHere, lane, width());
+        zero_fraction *= leaf_value(0) / plan_.leaf_scale;
+        if (leaves.n_leaves == 2)
+          zero_fraction += leaves.second.zero_fraction * (leaf_value(1) / plan_.leaf_scale);
       }
-      if (lanes_.ranked)
-        intervals_[(vector.places + i) * width() + lane] = {test.lower, test.upper};
+      numbers[(vector.n_values + place) * width()] = static_cast<T>(zero_fraction);
+      if (is_split && leaves.n_leaves == 2)
+        write_siblings(vector, place, lane, test, leaves.second);
       else
-        write_bounds(vector.places + i, lane, {test.lower, test.upper});
-      if (!test.missing) place.missing &= ~(uint64_t{1} << lane);
+        write_test(vector, place, lane, test);
     }
   }
 
-  void write_bounds(size_t place, size_t lane, Interval codes) {
+  void write_test(const Vector& vector, size_t i, size_t lane, const LeafTest& test) {
+    LanePlace& place = lanes_.places[vector.places + i];
+    if (place.words != kNumeric) return write_categories(place, test, lane);
+    if (lanes_.ranked)
+      intervals_[(vector.places + i) * width() + lane] = {test.lower, test.upper};
+    else
+      write_bounds(bounds(vector, i) + lane, {test.lower, test.upper});
+    if (!test.missing) place.lanes &= ~lane_bit(kMissingPasses, lane, width());
+  }
+
+  // Write the tests of two leaves at their split.
+  void write_siblings(const Vector& vector, size_t i, size_t lane, LeafTest test, const LeafTest& second) {
+    if (test.missing) lanes_.places[vector.places + i].lanes |= lane_bit(kMissingFirst, lane, width());
+    if (!lanes_.ranked) write_first_end(vector, lane, {test.lower, test.upper});
+    test.upper = second.upper;
+    test.missing = test.missing || second.missing;
+    write_test(vector, i, lane, test);
+  }
+
+  // Write where the first leaf of a lane ends, given its codes.
+  void write_first_end(const Vector& vector, size_t lane, Interval codes) {
+    lanes_.bounds[vector.bounds - width() + lane] = static_cast<uint16_t>(codes.upper - 1 - codes.lower);
+  }
+
+  // Return the bounds of a place of a vector.
+  uint16_t* bounds(const Vector& vector, size_t i) {
+    return lanes_.bounds.data() + vector.bounds + i * 2 * width();
+  }
+
+  void write_bounds(uint16_t* bounds, Interval codes) const {
     // If no code passes, the interval has the code below the one for missing values, which does not occur.
     const bool any = codes.lower < codes.upper;
-    uint16_t* const bounds = lanes_.bounds.data() + place * 2 * width() + lane;
     bounds[0] = static_cast<uint16_t>(any ? codes.lower : kMissingLaneCode - 1);
     bounds[width()] =
         static_cast<uint16_t>(any ? std::min<uint32_t>(codes.upper, kMissingLaneCode) - 1 - codes.lower : 0);
   }
 
-  // Write the bounds of all chunks as ranks among the codes that the tests of the chunk tell apart.
+  // Write the bounds of all chunks as ranks. Consecutive chunks have the same ranks, as far as 16 bits can
+  // count the codes that their tests tell apart: to rank a row takes as long as to compare it with some 100
+  // leaves.
   void rank_chunks() {
-    std::vector<std::vector<uint32_t>> codes(plan_.columns.size());
+    std::vector<RankedCodes> columns(plan_.columns.size());
+    for (size_t column = 0; column < columns.size(); ++column)
+      columns[column].ranks.resize(n_thresholds(plan_.columns[column]) + 1);
+    size_t first = 0;
     for (size_t i = 0; i < lanes_.chunks.size(); ++i) {
       check_interrupt();
+      list_codes(lanes_.chunks[i], columns);
+      if (std::any_of(columns.begin(), columns.end(),
+                      [](const RankedCodes& column) { return column.is_full(); })) {
+        rank_chunks(first, i, columns);
+        first = i;
+      }
+      for (RankedCodes& column : columns) column.add();
+    }
+    rank_chunks(first, lanes_.chunks.size(), columns);
+  }
+
+  // List the codes that the tests of a chunk tell apart.
+  void list_codes(const LaneChunk& chunk, std::vector<RankedCodes>& columns) const {
+    for (size_t v = chunk.vectors; v < chunk.vectors_end; ++v)
+      for (size_t place = vectors_[v].places, i = 0; i < vectors_[v].n_features; ++i, ++place)
+        for (size_t lane = 0; lane < width(); ++lane) {
+          const Interval wide = interval(place, lane);
+          for (const uint32_t code : {wide.lower, wide.upper, first_end(v, place, lane)})
+            if (code > 0 && code < kMissingCode) columns[lanes_.places[place].column].added.push_back(code);
+        }
+  }
+
+  // Rank the codes of some chunks, and forget them.
+  void rank_chunks(size_t begin, size_t end, std::vector<RankedCodes>& columns) {
+    const size_t ranks = lanes_.ranks.size();
+    for (size_t column = 0; column < columns.size(); ++column) {
+      if (plan_.columns[column].categorical) continue;
+      const size_t first = lanes_.ranked_codes.size();
+      columns[column].rank(lanes_.ranked_codes);
+      lanes_.ranks.push_back({static_cast<uint32_t>(column), first, lanes_.ranked_codes.size()});
+    }
+    for (size_t i = begin; i < end; ++i) {
       LaneChunk& chunk = lanes_.chunks[i];
-      const size_t end = i + 1 < lanes_.chunks.size() ? lanes_.chunks[i + 1].places : lanes_.places.size();
-      for (size_t place = chunk.places; place < end; ++place)
-        for (size_t lane = 0; lane < width(); ++lane)
-          for (const uint32_t code : {interval(place, lane).lower, interval(place, lane).upper})
-            if (code > 0 && code < kMissingCode) codes[lanes_.places[place].column].push_back(code);
-      chunk.ranks = lanes_.ranks.size();
-      for (size_t column = 0; column < codes.size(); ++column) {
-        if (plan_.columns[column].categorical) continue;
-        sort_unique(codes[column]);
-        const size_t first = lanes_.ranked_codes.size();
-        lanes_.ranked_codes.insert(lanes_.ranked_codes.end(), codes[column].begin(), codes[column].end());
-        if (is_in(chunk, column))
-          lanes_.ranks.push_back({static_cast<uint32_t>(column), first, lanes_.ranked_codes.size()});
-      }
+      chunk.ranks = ranks;
       chunk.ranks_end = lanes_.ranks.size();
-      for (size_t place = chunk.places; place < end; ++place) {
-        const std::vector<uint32_t>& sorted = codes[lanes_.places[place].column];
-        const auto rank = [&](uint32_t code) {
-          return code == 0 || code == kMissingCode ? code : position(sorted, code) + 1;
-        };
-        for (size_t lane = 0; lane < width() && lanes_.places[place].words == kNumeric; ++lane)
-          write_bounds(place, lane, {rank(interval(place, lane).lower), rank(interval(place, lane).upper)});
+      for (size_t v = chunk.vectors; v < chunk.vectors_end; ++v) write_ranks(v, columns);
+    }
+    for (RankedCodes& column : columns) column.clear();
+  }
+
+  // Return where the first of the two leaves that a lane splits at a place ends; 0: the lane does not.
+  uint32_t first_end(size_t v, size_t place, size_t lane) const {
+    const bool is_split = lanes_.places[place].lanes & lane_bit(kSplitHere, lane, width());
+    return is_split ? first_ends_[v * width() + lane] : 0;
+  }
+
+  void write_ranks(size_t v, const std::vector<RankedCodes>& columns) {
+    const Vector& vector = vectors_[v];
+    for (size_t i = 0; i < vector.n_features; ++i) {
+      const LanePlace& place = lanes_.places[vector.places + i];
+      const auto rank = [&](uint32_t code) {
+        return code == 0 || code == kMissingCode ? code : columns[place.column].ranks[code];
+      };
+      for (size_t lane = 0; lane < width() && place.words == kNumeric; ++lane) {
+        const Interval wide = interval(vector.places + i, lane);
+        write_bounds(bounds(vector, i) + lane, {rank(wide.lower), rank(wide.upper)});
+        const uint32_t end = first_end(v, vector.places + i, lane);
+        if (end) write_first_end(vector, lane, {rank(wide.lower), rank(end)});
       }
-      for (std::vector<uint32_t>& of_column : codes) of_column.clear();
     }
   }
 
   Interval interval(size_t place, size_t lane) const { return intervals_[place * width() + lane]; }
 
-  // Return whether a chunk has places of a column.
-  bool is_in(const LaneChunk& chunk, size_t column) const {
-    const auto first = lanes_.slots.begin() + static_cast<std::ptrdiff_t>(chunk.slots);
-    return std::any_of(first, first + static_cast<std::ptrdiff_t>(chunk.n_slots),
-                       [&](int32_t feature) { return column_of_feature_[feature] == column; });
-  }
-
   void write_categories(const LanePlace& place, const LeafTest& test, size_t lane) {
     const size_t n_codes = plan_.columns[place.column].categories.size() + 2;
-    const uint32_t* const set = tests_.category_bits.data() + test.set;
+    const uint32_t* const set = reader_.set(test);
     uint64_t* const words = lanes_.category_words.data() + place.words;
     for (size_t code = 0; code < n_codes; ++code) {
       if (set[code / 32] >> (code % 32) & 1) continue;
@@ -397,7 +501,7 @@ class LaneBuilder {
 
   const Plan& plan_;
   LeafLanes& lanes_;
-  LeafTests tests_{plan_};
+  LaneLeavesReader reader_{plan_};
   std::vector<int32_t> features_;  // by rank
   std::vector<uint16_t> rank_;     // by feature
   std::vector<uint16_t> column_of_feature_;
@@ -407,8 +511,10 @@ class LaneBuilder {
   std::vector<size_t> order_;     // the entries in the order of the lanes
   std::vector<size_t> lane_of_;   // by entry: vector * width + lane
   std::vector<Vector> vectors_;
-  std::vector<Interval> intervals_;  // [place][lane], of codes that are to be ranked
-  size_t n_numbers_ = 0, n_values_ = 0, n_words_ = 0;
+  // Of codes that are to be ranked: [place][lane]; and [vector][lane], see first_end.
+  std::vector<Interval> intervals_;
+  std::vector<uint32_t> first_ends_;
+  size_t n_bounds_ = 0, n_numbers_ = 0, n_values_ = 0, n_words_ = 0;
 };
 
 }  // namespace

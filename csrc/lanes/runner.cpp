@@ -83,8 +83,14 @@ void LaneRunner<T>::run_part(const LanePart& part, const CodeTile& codes, int bl
   std::fill_n(totals_.data(), n_totals(plan_) * static_cast<size_t>(n_rows), 0.0);
   std::fill_n(margins_.data(), n_outputs * static_cast<size_t>(n_rows), 0.0);
   // A chunk is in a cache until all rows have been compared with it.
-  for (size_t i = part.chunks; i < part.chunks_end; ++i)
-    for (int row = 0; row < n_rows; ++row) run_chunk(plan_.lanes.chunks[i], row);
+  for (size_t i = part.chunks; i < part.chunks_end; ++i) {
+    const LaneChunk& chunk = plan_.lanes.chunks[i];
+    const bool is_ranked = i > part.chunks && chunk.ranks == plan_.lanes.chunks[i - 1].ranks;
+    for (int row = 0; row < n_rows; ++row) {
+      if (!is_ranked) rank_codes(chunk, row);
+      run_chunk(chunk, row);
+    }
+  }
   add_lanes(n_outputs, n_rows, sums);
 }
 
@@ -133,11 +139,10 @@ void LaneRunner<T>::rank_codes(const LaneChunk& chunk, int row) {
 template <class T>
 void LaneRunner<T>::run_chunk(const LaneChunk& chunk, int row) {
   const LeafLanes& lanes = plan_.lanes;
-  if (lanes.ranked) rank_codes(chunk, row);
   const size_t n_outputs = n_leaf_outputs(plan_, chunk.output);
   const LaneArgs<T> args{.n_places = lanes.n_places.data() + chunk.vectors,
                          .places = lanes.places.data() + chunk.places,
-                         .bounds = lanes.bounds.data() + chunk.places * 2 * lanes.width,
+                         .bounds = lanes.bounds.data() + chunk.bounds,
                          .numbers = numbers_of<T>(lanes).data() + chunk.numbers,
                          .leaf_values = lanes.leaf_values.data() + chunk.values,
                          .category_words = lanes.category_words.data(),

@@ -6,6 +6,13 @@
 // each lane, all splits of the lane's path on the feature are one interval of codes, or one set of
 // categories. The leaves of a vector have about the same features. A leaf without the feature of a place
 // passes any code, and has the zero fraction 1, so that the place changes nothing.
+//
+// Unless leaves hold all outputs, a lane has a leaf or two. The paths of most pairs of siblings differ only
+// in how they divide the interval of one feature in two: with v and w, the values of the leaves, y and z,
+// their zero fractions of that feature, and o and p, which are 1 if a row passes their tests, they add up to
+// a single leaf of the value 1, whose factor is (v y + w z) (1 - t) + (v o + w p) t. The place of that
+// feature is called the split of the lane. A single leaf also has a split, at the first place of its path,
+// with v = w.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +34,17 @@ struct LanePlace {
   // kNumeric, or the first word of the sets of categories, which have a bit for each code and lane: the bits
   // of a code follow those of the code before it.
   uint32_t words;
-  uint64_t missing;  // a bit for each lane that a missing value passes, unless the column is categorical
+  // Three bits for each lane, first those of all lanes whose split is at this place. Then, unless the column
+  // is categorical, those of the lanes that a missing value passes, and of the lanes where it reaches the
+  // first leaf. See lane_bit.
+  uint64_t lanes;
 };
+enum LaneBit { kSplitHere, kMissingPasses, kMissingFirst };
+
+// Return the bit of a lane in LanePlace::lanes, given the lanes of a vector.
+constexpr uint64_t lane_bit(LaneBit kind, size_t lane, size_t width) {
+  return uint64_t{1} << (kind * width + lane);
+}
 constexpr uint32_t kNumeric = 0xffffffff;
 
 // The code of a missing value in a numeric column. The code below it never occurs.
@@ -40,15 +56,16 @@ struct LaneChunk {
   int32_t output;  // -1: each leaf holds all outputs
   int32_t n_nodes;
   size_t vectors, vectors_end;
-  size_t places;           // of its first vector
+  size_t places, bounds;   // of its first vector
   size_t numbers, values;  // of its first vector, in the numbers and in leaf_values
   size_t quadrature;       // t_k, then w_k, in the numbers
   size_t slots, n_slots;
   size_t ranks, ranks_end;
 };
 
-// The codes that the tests of a chunk tell apart in a column, ascending. If a column has too many thresholds
-// for 16 bits, the code of a row is replaced by the number of these codes that are not above it.
+// The codes that the tests of a chunk, and of others with the same ranks, tell apart in a column, ascending.
+// If a column has too many thresholds for 16 bits, the code of a row is replaced by the number of these codes
+// that are not above it.
 struct LaneRanks {
   uint32_t column;
   size_t codes, codes_end;  // in LeafLanes::ranked_codes
@@ -66,14 +83,16 @@ struct LeafLanes {
   std::vector<LaneChunk> chunks;
   std::vector<uint8_t> n_places;  // by vector
   std::vector<LanePlace> places;
-  // [place][2][lane]: a row passes a numeric place if its code, less the first number, is at most the second,
-  // modulo 2^16.
+  // By vector. Unless leaves hold all outputs, it begins with [lane]: at the split, a row reaches the first
+  // of the lane's leaves if its code, less the lower bound, is at most this number. Then [place][2][lane]: a
+  // row passes a numeric place if its code, less the first number, is at most the second. All modulo 2^16.
   std::vector<uint16_t, AlignedAllocator<uint16_t>> bounds;
-  // By vector, in the plan's precision only: [output][lane], the leaf values in units of the plan's leaf
-  // scale; then [place][lane], the zero fractions. The nodes and weights follow the last vector.
+  // By vector, in the plan's precision only: [output][lane] or [first or second leaf][lane], the leaf values
+  // in units of the plan's leaf scale; then [place][lane], the zero fractions, where that of a split is v y +
+  // w z. The nodes and weights follow the last vector.
   std::vector<float, AlignedAllocator<float>> floats;
   std::vector<double, AlignedAllocator<double>> doubles;
-  std::vector<double, AlignedAllocator<double>> leaf_values;  // by vector: [output][lane]
+  std::vector<double, AlignedAllocator<double>> leaf_values;  // the leaf values, as above
   std::vector<uint64_t> category_words;
   std::vector<int32_t> slots;  // positions in Plan::features
   bool ranked = false;         // whether codes are replaced by ranks

@@ -1,10 +1,12 @@
 // The kernel that compares a row with leaves in the lanes of vectors; see plan/leaf_lanes.h.
 //
-// A place has the factor a_k = z (1 - t_k) + o t_k, where o is 1 in the lanes whose test the row passes. The
-// value of a feature is the sum over k of w_k times the leaf value, times o - z, times the product of the
-// factors of all other places. A first pass over the places keeps the products of the factors before each
-// place. A second pass, from the last place to the first, multiplies them by the products of the factors
-// after it.
+// A place has the factor a_k = z (1 - t_k) + o t_k, where o is 1 in the lanes whose test the row passes. At
+// the split of a lane, o is the value of the leaf that the row reaches, and z holds the values of both. The
+// value of a feature is the sum over k of w_k times o - z, times the product of the factors of all other
+// places; if leaves hold all outputs, times the leaf values. A first pass over the places keeps the products
+// of the factors before each place. A second pass, from the last place to the first, multiplies them by the
+// products of the factors after it. It computes the factors again, because they take longer to store and
+// load.
 //
 // simd/kernels-inl.h includes this file and says why everything has internal linkage.
 #pragma once
@@ -25,11 +27,31 @@ typename S::M passes_place(const LaneArgs<typename S::T>& args, const LanePlace&
   constexpr uint32_t W = S::kWidth;
   const uint16_t code = args.codes[place.column];
   if (place.words == kNumeric) {
-    if (code == kMissingLaneCode) return S::mask(&place.missing, 0);
+    if (code == kMissingLaneCode) return S::mask(&place.lanes, kMissingPasses);
     return S::within(bounds, bounds + W, code);
   }
   const uint32_t bit = code * W;
   return S::mask(args.category_words + place.words + bit / 64, static_cast<int>(bit % 64 / W));
+}
+
+// Return the lanes of a place where a row that passes reaches the first leaf, if this is their split.
+template <class S>
+typename S::M reaches_first(const LaneArgs<typename S::T>& args, const LanePlace& place,
+                            const uint16_t* bounds, const uint16_t* first_bounds) {
+  const uint16_t code = args.codes[place.column];
+  if (code == kMissingLaneCode) return S::mask(&place.lanes, kMissingFirst);
+  return S::within(bounds, first_bounds, code);
+}
+
+// Return the lanes of a vector where a row that passes all places reaches the first leaf.
+template <class S>
+__attribute__((noinline)) uint32_t first_leaves(const LaneArgs<typename S::T>& args, const LanePlace* place,
+                                                const uint16_t* bounds, int n_places) {
+  uint32_t first = 0;
+  for (int i = 0; i < n_places; ++i)
+    first |= S::bits(reaches_first<S>(args, place[i], bounds + (2 * i + 1) * S::kWidth, bounds)) &
+             S::bits(S::mask(&place[i].lanes, kSplitHere));
+  return first;
 }
 
 // Add the sums of the lanes, which are in the plan's precision, to sums in double precision.
@@ -62,7 +84,6 @@ class LaneWalk {
   explicit LaneWalk(const LaneArgs<T>& args) : args_(args), n_outputs_(kVector ? args.n_outputs : 1) {
     for (int k = 0; k < K; ++k) {
       t_[k] = S::set1(args.nodes[k]);
-      rest_[k] = S::set1(T(1) - args.nodes[k]);
       weight_[k] = S::set1(args.weights[k]);
     }
   }
@@ -84,13 +105,14 @@ class LaneWalk {
  private:
   static constexpr size_t W = S::kWidth;
   // The loops over places are unrolled for these numbers of places. Leaves that need K nodes have no fewer;
-  // with more, hardly any time is saved.
+  // with more, hardly any time is saved, nor with 16 registers of 16 bytes.
   static constexpr int kFirstUnrolled = K == 1 ? 1 : 2 * K - 1;
   static constexpr int kMostUnrolled = K < 4 ? 2 * K + 2 : 8;
-  static constexpr int kLastUnrolled = kVector ? 0 : kMostUnrolled;
+  static constexpr bool kIsUnrolled = !kVector && (S::kRegisters > 16 || W * sizeof(T) > 16);
+  static constexpr int kLastUnrolled = kIsUnrolled ? kMostUnrolled : 0;
 
   struct Place {
-    V before[K], factor[K], difference;
+    V before[K], difference;
   };
 
   // Explain vectors of n_places places.
@@ -111,22 +133,30 @@ class LaneWalk {
   void run_vector(int any_places, Place* places, LaneCursor<T>& at) {
     const int n_places = kPlaces ? kPlaces : any_places;
     const T* const values = at.numbers;
-    const T* const zero_fractions = values + n_outputs_ * W;
+    const T* const zero_fractions = values + (kVector ? n_outputs_ : 2) * W;
+    const uint16_t* const bounds = at.bounds + (kVector ? 0 : W);
     V product[K], after[K];
     for (int k = 0; k < K; ++k) {
-      product[k] = kVector ? weight_[k] : S::mul(weight_[k], S::load(values));
+      product[k] = weight_[k];
       after[k] = S::set1(T(1));
     }
     uint32_t reached = ~uint32_t{0};
     const auto pass = [&](int i) __attribute__((always_inline)) {
-      const typename S::M passed = passes_place<S>(args_, at.place[i], at.bounds + i * 2 * W);
+      const typename S::M passed = passes_place<S>(args_, at.place[i], bounds + i * 2 * W);
       reached &= S::bits(passed);
-      __builtin_prefetch(at.bounds + i * 2 * W + kAhead / sizeof(uint16_t));
+      __builtin_prefetch(bounds + i * 2 * W + kAhead / sizeof(uint16_t));
       __builtin_prefetch(zero_fractions + i * W + kAhead / sizeof(T));
-      multiply(passed, S::load(zero_fractions + i * W), product, places[i]);
+      V one = S::set1(T(1));
+      if constexpr (!kVector) {
+        const V leaf = S::select(reaches_first<S>(args_, at.place[i], bounds + i * 2 * W, at.bounds),
+                                 S::load(values + W), S::load(values));
+        one = S::select(S::mask(&at.place[i].lanes, kSplitHere), one, leaf);
+      }
+      multiply(S::select_or_zero(passed, one), S::load(zero_fractions + i * W), product, places[i]);
     };
     const auto add_value = [&](int i) __attribute__((always_inline)) {
-      add(value(places[i], after), values, args_.sums + at.place[i].slot * n_outputs_ * W);
+      add(value(places[i], S::load(zero_fractions + i * W), after), values,
+          args_.sums + at.place[i].slot * n_outputs_ * W);
     };
     if constexpr (kPlaces > 0) {
 #pragma GCC unroll 8
@@ -137,26 +167,25 @@ class LaneWalk {
       for (int i = 0; i < n_places; ++i) pass(i);
       for (int i = n_places - 1; i >= 0; --i) add_value(i);
     }
-    if (args_.margin) add_margins(reached, at.leaf_values);
-    at = {at.place + n_places, at.bounds + n_places * 2 * W, zero_fractions + n_places * W,
-          at.leaf_values + n_outputs_ * W};
+    if (args_.margin && reached) add_margins(reached, at, n_places);
+    at = {at.place + n_places, bounds + n_places * 2 * W, zero_fractions + n_places * W,
+          at.leaf_values + (kVector ? n_outputs_ : 2) * W};
   }
 
   // Multiply the products by the factors of a place, and keep what its value needs.
-  void multiply(typename S::M passed, V z, V* product, Place& place) const {
-    place.difference = S::sub(S::select_or_zero(passed, S::set1(T(1))), z);
+  void multiply(V o, V z, V* product, Place& place) const {
+    place.difference = S::sub(o, z);
     for (int k = 0; k < K; ++k) {
       place.before[k] = product[k];
-      place.factor[k] = S::fma(z, rest_[k], S::select_or_zero(passed, t_[k]));
-      product[k] = S::mul(product[k], place.factor[k]);
+      product[k] = S::mul(product[k], S::fma(place.difference, t_[k], z));
     }
   }
 
   // Return the value of a place, given the products of the factors after it, which are multiplied by its own.
-  V value(const Place& place, V* after) const {
+  V value(const Place& place, V z, V* after) const {
     V sum = S::mul(place.before[0], after[0]);
     for (int k = 1; k < K; ++k) sum = S::fma(place.before[k], after[k], sum);
-    for (int k = 0; k < K; ++k) after[k] = S::mul(after[k], place.factor[k]);
+    for (int k = 0; k < K; ++k) after[k] = S::mul(after[k], S::fma(place.difference, t_[k], z));
     return S::mul(sum, place.difference);
   }
 
@@ -167,15 +196,21 @@ class LaneWalk {
       S::store(sums + o * W, S::fma(x, S::load(values + o * W), S::load(sums + o * W)));
   }
 
-  void add_margins(uint32_t reached, const double* leaf_values) const {
-    for (; reached; reached &= reached - 1)
-      for (size_t o = 0; o < n_outputs_; ++o)
-        args_.margin[o] += leaf_values[o * W + static_cast<size_t>(__builtin_ctz(reached))];
+  void add_margins(uint32_t reached, const LaneCursor<T>& at, int n_places) const {
+    const uint32_t first = kVector ? 0 : first_leaves<S>(args_, at.place, at.bounds, n_places);
+    for (; reached; reached &= reached - 1) {
+      const size_t lane = static_cast<size_t>(__builtin_ctz(reached));
+      const double* const leaf_values = at.leaf_values + lane;
+      if (!kVector)
+        args_.margin[0] += leaf_values[first >> lane & 1 ? 0 : W];
+      else
+        for (size_t o = 0; o < n_outputs_; ++o) args_.margin[o] += leaf_values[o * W];
+    }
   }
 
   const LaneArgs<T> args_;
   const size_t n_outputs_;
-  V t_[K], rest_[K], weight_[K];
+  V t_[K], weight_[K];
 };
 
 template <class S, int K, bool kVector>

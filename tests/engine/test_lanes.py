@@ -118,6 +118,35 @@ def test_missing_values_that_pass_in_the_middle(missing_left: bool) -> None:
     assert_is_the_definition(stump(1.0, missing_left, value=2.0), rows)
 
 
+@once
+def test_siblings_share_a_lane() -> None:
+    """A full tree has half as many lanes as leaves, unless leaves hold several outputs."""
+    X, y = make_regression(2000, 8, random_state=0)
+    y = np.round(y / 10)
+    sizes = {}
+    for n_outputs in (1, 2):
+        target = y if n_outputs == 1 else np.column_stack([y, y])
+        model = RandomForestRegressor(50, max_depth=5, random_state=0).fit(X, target)
+        info = lanes_of(TreeExplainer(model)._compiled.ensemble, "single").info()
+        sizes[n_outputs] = info["table_bytes"] / info["n_leaves"]
+    assert sizes[1] < 0.65 * sizes[2]
+
+
+def test_splits_that_divide_nothing() -> None:
+    """The second leaf has the interval that continues the first one's, but another zero fraction of x1."""
+    tree = Tree(
+        left=np.array([1, 3, 5, -1, -1, 7, -1, -1, -1]),
+        right=np.array([2, 4, 6, -1, -1, 8, -1, -1, -1]),
+        feature=np.array([0, 1, 1, 0, 0, 1, 0, 0, 0]),
+        threshold=np.array([4.0, 3, 9, 0, 0, 3, 0, 0, 0]),
+        missing_left=np.ones(9, bool),
+        cover=np.array([20.0, 9, 11, 4, 5, 10, 1, 3, 7]),
+        value=np.array([[0.0], [0], [0], [1], [2], [0], [3], [4], [5]]),
+    )
+    rows = np.array([*product([3.0, 5, np.nan], [2.0, 4, 10, np.nan])])
+    assert_is_the_definition(Ensemble.from_trees([tree], n_features=2, intercept=0.0), rows)
+
+
 def test_paths_that_no_row_takes() -> None:
     for ensemble, rows in paths_that_no_row_takes():
         assert_is_the_definition(ensemble, rows)
