@@ -18,8 +18,8 @@ namespace {
 constexpr size_t kFirstNumbered = 64, kMostNumberedRows = 512;
 // The places of a map in which a cell of two keys may be.
 constexpr uint32_t kMapPlaces = 3;
-// A factor that scatters keys, odd so that the second key and a place determine the first key.
-constexpr uint32_t kScatter = 40503;
+// By place: a factor whose products with second keys scatter the first keys.
+constexpr uint32_t kScatter[kMapPlaces] = {0x9e3779b1, 0x85ebca77, 0xc2b2ae3d};
 
 // Look up the numbers of 16 rows in a map. Append the rows that are not in their first place to `others`.
 // Return the new end of the list.
@@ -55,54 +55,52 @@ inline uint32_t* look_up_cells(const uint32_t* map, const uint16_t* places, cons
 // A cell of two keys has an entry in one of several places, each of which is determined by both keys. The
 // entry has the second key and the number of the place, with which the place determines the first key.
 inline uint16_t cell_place(uint32_t key, uint32_t second, uint32_t place) {
-  return static_cast<uint16_t>(key + second * (kScatter + 2 * 7919 * place));
+  return static_cast<uint16_t>(key + (second * kScatter[place] >> 16));
 }
 
-// Return the number of a row's cell. The number of a new cell is n, which grows by one. `n_places` becomes
-// the number of places that cells have taken. Entries are chosen without branches, as these would be
-// unpredictable.
-template <bool kTwoKeys>
-uint32_t number_of_cell(const CellNumberArgs& args, uint32_t row, uint32_t& n, uint32_t& n_places) {
-  const uint32_t key = args.keys[row];
-  if constexpr (!kTwoKeys) {
-    uint32_t& entry = args.map[key];
-    const uint32_t is_new = entry == kNoCell;
-    entry ^= (entry ^ n) & (0 - is_new);
-    n += is_new;
-    return entry;
-  }
-  const uint32_t tag = args.second[row];
-  for (uint32_t place = 0; place < kMapPlaces; ++place) {
-    uint32_t& entry = args.map[cell_place(key, tag, place)];
+// Return the number of a cell of two keys whose first place has another cell, and set the place of its entry.
+uint32_t number_elsewhere(const CellNumberArgs& args, uint32_t row, uint32_t n, uint16_t& taken) {
+  const uint32_t key = args.keys[row], tag = args.second[row];
+  for (uint32_t place = 1; place < kMapPlaces; ++place) {
+    const uint16_t at = cell_place(key, tag, place);
+    uint32_t& entry = args.map[at];
     const uint32_t numbered = tag << 16 | place * kCellNumbers;
-    entry = entry == kNoCell ? numbered | n : entry;
-    const uint32_t number = entry ^ numbered;
-    if (number >= kCellNumbers) continue;
-    n_places = std::max(n_places, place + 1);
-    n += number == n;
-    return number;
+    if (entry == kNoCell) entry = numbered | n;
+    if ((entry ^ numbered) >= kCellNumbers) continue;
+    taken = at;
+    return entry ^ numbered;
   }
   // All places are taken, which is rare.
   uint32_t i = 0;
   while (i < n && (args.keys[args.representatives[i]] != key || args.second[args.representatives[i]] != tag))
     ++i;
-  n += i == n;
   return i;
 }
 
+// Return the number of the cell of a row with this first place, which becomes the place of its entry. A new
+// cell has the number n, and sets `is_new` to 1. Entries are chosen without branches, as these would be
+// unpredictable.
 template <bool kTwoKeys>
-void clear_cells(const CellNumberArgs& args, size_t n, uint32_t n_places) {
-  for (size_t i = 0; i < n; ++i) {
-    const uint16_t row = args.representatives[i];
-    for (uint32_t place = 0; place < n_places; ++place)
-      args.map[kTwoKeys ? cell_place(args.keys[row], args.second[row], place) : args.keys[row]] = kNoCell;
+uint32_t number_of_cell(const CellNumberArgs& args, uint32_t row, uint32_t n, uint16_t& place,
+                        uint32_t& is_new) {
+  const uint32_t tag = kTwoKeys ? uint32_t{args.second[row]} << 16 : 0;
+  uint32_t& entry = args.map[place];
+  is_new = entry == kNoCell;
+  entry ^= (entry ^ (tag | n)) & (0 - is_new);
+  uint32_t number = entry ^ tag;
+  if (kTwoKeys && number >= kCellNumbers) {
+    number = number_elsewhere(args, row, n, place);
+    is_new = number == n;
   }
+  return number;
 }
 
 // The arguments are a copy, so that the compiler keeps them in registers although numbers are stored.
 template <bool kTwoKeys>
 size_t number_keys(const CellNumberArgs args) {
   const uint16_t* places = args.keys;
+  // By cell: the place of its entry. Rows whose places are overwritten have been read.
+  uint16_t* const taken = args.places;
   if (kTwoKeys) {
     uint16_t* __restrict const to = args.places;
     const uint16_t* __restrict const keys = args.keys, * __restrict const second = args.second;
@@ -110,7 +108,7 @@ size_t number_keys(const CellNumberArgs args) {
     places = to;
   }
   uint32_t others[kMostNumberedRows + 16];
-  uint32_t n = 0, n_places = 1;
+  uint32_t n = 0;
   for (size_t begin = 0, end, most = kFirstNumbered; begin < args.n_rows; begin = end) {
     end = std::min(begin + most, args.n_rows);
     most = std::min(2 * most, kMostNumberedRows);
@@ -120,12 +118,17 @@ size_t number_keys(const CellNumberArgs args) {
                            static_cast<uint32_t>(row), args.numbers + row, last);
     while (last != others && last[-1] >= args.n_rows) --last;
     for (const uint32_t* row = others; row != last; ++row) {
-      args.representatives[n] = static_cast<uint16_t>(*row);  // of the next new cell, if it is this row's
-      args.numbers[*row] =
-          static_cast<uint16_t>(args.first + number_of_cell<kTwoKeys>(args, *row, n, n_places));
+      uint16_t place = places[*row];
+      uint32_t is_new;
+      const uint32_t number = number_of_cell<kTwoKeys>(args, *row, n, place, is_new);
+      args.numbers[*row] = static_cast<uint16_t>(args.first + number);
+      // Of the next new cell, if it is this row's.
+      args.representatives[n] = static_cast<uint16_t>(*row);
+      taken[n] = place;
+      n += is_new;
     }
   }
-  clear_cells<kTwoKeys>(args, n, n_places);
+  for (uint32_t i = 0; i < n; ++i) args.map[taken[i]] = kNoCell;
   return n;
 }
 
