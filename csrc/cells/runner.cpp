@@ -98,7 +98,7 @@ struct Needs {
 template <class T>
 class PartWorker {
  public:
-  // `side_by_side` has the codes of tiles, or is null; see CellCodeArgs.
+  // `side_by_side` has the codes of tiles; see CellCodeArgs.
   PartWorker(const Plan& plan, size_t n_rows, const uint16_t* side_by_side, bool needs_margins)
       : plan_(plan),
         side_by_side_(side_by_side),
@@ -388,9 +388,11 @@ class CellRun {
         n_threads_(n_threads),
         interrupted_(interrupted),
         most_rows_(tile_rows(rows.n_rows)),
+        n_side_by_side_(std::min(plan.columns.size(), kMostSideBySide)),
         tile_(plan, static_cast<int>(most_rows_)) {
     values_.resize(plan.n_outputs, plan.features.size(), most_rows_);
-    if (plan.columns.size() <= kMostSideBySide) side_by_side_.resize(tile_.codes.stride * kMostSideBySide);
+    side_by_side_.resize(tile_.codes.stride *
+                         ((n_side_by_side_ + kSideBySide - 1) / kSideBySide * kSideBySide));
   }
 
   bool run() {
@@ -417,12 +419,11 @@ class CellRun {
         code_block(plan_, kernels(), rows_, tile_.first_row + block * kBlockRows, tile_.block_rows(number),
                    number, tile_.codes);
         list_categories(block);
-        if (side_by_side_.size())
-          kernels().cells->put_side_by_side(
-              {.codes = tile_.codes.narrow.data() + block * kBlockRows,
-               .n_columns = plan_.columns.size(),
-               .stride = tile_.codes.stride,
-               .side_by_side = side_by_side_.data() + block * kBlockRows * kMostSideBySide});
+        kernels().cells->put_side_by_side(
+            {.codes = tile_.codes.narrow.data() + block * kBlockRows,
+             .n_columns = n_side_by_side_,
+             .stride = tile_.codes.stride,
+             .side_by_side = side_by_side_.data() + block * kBlockRows * kSideBySide});
         return !stop();
       };
     });
@@ -505,9 +506,9 @@ class CellRun {
   const Result& result_;
   const int64_t n_threads_;
   const Stop& interrupted_;
-  const size_t most_rows_;
+  const size_t most_rows_, n_side_by_side_;
   Tile tile_;
-  Aligned<uint16_t> side_by_side_;  // the codes of the tile, [row][kMostSideBySide]; empty: too many columns
+  Aligned<uint16_t> side_by_side_;  // codes of the tile; see CellCodeArgs
   TileSums values_;
 };
 

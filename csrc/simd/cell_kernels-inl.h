@@ -150,7 +150,9 @@ uint64_t in_categories(const uint16_t* codes, const uint32_t* bits) {
   return in;
 }
 
-using RowCodes = RowPart<uint16_t, kMostSideBySide>::Type;
+// The columns of a unit from which on those side by side are copied together.
+constexpr size_t kLeastTogether = 3;
+using RowCodes = RowPart<uint16_t, kSideBySide>::Type;
 
 // Take the elements of the lower or the upper halves of two vectors in turn.
 template <bool kUpper, size_t... i>
@@ -162,8 +164,8 @@ template <bool kUpper, size_t... i>
 
 // Transpose a square of codes, by instructions that all instruction sets have for 16 bits: the exchanges of
 // transpose() are several instructions each.
-[[gnu::always_inline]] inline void transpose_codes(RowCodes (&square)[kMostSideBySide]) {
-  constexpr size_t n = kMostSideBySide;
+[[gnu::always_inline]] inline void transpose_codes(RowCodes (&square)[kSideBySide]) {
+  constexpr size_t n = kSideBySide;
   constexpr std::make_index_sequence<n> lanes{};
   for (size_t bit = 1; bit < n; bit *= 2) {
     RowCodes next[n];
@@ -176,45 +178,60 @@ template <bool kUpper, size_t... i>
 }
 
 void put_side_by_side(const SideBySideArgs& args) {
-  RowCodes* to = reinterpret_cast<RowCodes*>(args.side_by_side);
-  for (size_t row = 0; row < kBlockRows; row += kMostSideBySide, to += kMostSideBySide) {
-    RowCodes square[kMostSideBySide] = {};
-    for (size_t i = 0; i < args.n_columns; ++i)
-      square[i] = *reinterpret_cast<const RowCodes*>(args.codes + i * args.stride + row);
-    transpose_codes(square);
-    std::copy_n(square, kMostSideBySide, to);
+  for (size_t first = 0; first < args.n_columns; first += kSideBySide) {
+    const size_t n = std::min(kSideBySide, args.n_columns - first);
+    RowCodes* to = reinterpret_cast<RowCodes*>(args.side_by_side + first * args.stride);
+    for (size_t row = 0; row < kBlockRows; row += kSideBySide, to += kSideBySide) {
+      RowCodes square[kSideBySide] = {};
+      for (size_t i = 0; i < n; ++i)
+        square[i] = *reinterpret_cast<const RowCodes*>(args.codes + (first + i) * args.stride + row);
+      transpose_codes(square);
+      std::copy_n(square, kSideBySide, to);
+    }
   }
 }
 
-// Copy the codes of whole rows. Columns that the unit lacks go to a place that nobody reads.
-void copy_rows(const CellCodeArgs& args) {
-  uint16_t* to[kMostSideBySide];
-  std::fill_n(to, kMostSideBySide, args.codes + args.n_columns * args.code_stride);
-  for (size_t i = 0; i < args.n_columns; ++i) to[args.columns[i].column] = args.codes + i * args.code_stride;
-  const RowCodes* const from = reinterpret_cast<const RowCodes*>(args.side_by_side);
-  for (size_t cell = 0; cell < args.n_cells; cell += kMostSideBySide) {
-    RowCodes square[kMostSideBySide];
-    for (size_t i = 0; i < kMostSideBySide; ++i) square[i] = from[args.rows[cell + i]];
+// Copy the codes of columns that are side by side.
+void copy_rows(const CellCodeArgs& args, const uint16_t* side_by_side, uint16_t* const* to) {
+  const RowCodes* const from = reinterpret_cast<const RowCodes*>(side_by_side);
+  for (size_t cell = 0; cell < args.n_cells; cell += kSideBySide) {
+    RowCodes square[kSideBySide];
+    for (size_t i = 0; i < kSideBySide; ++i) square[i] = from[args.rows[cell + i]];
     transpose_codes(square);
-    for (size_t i = 0; i < kMostSideBySide; ++i) *reinterpret_cast<RowCodes*>(to[i] + cell) = square[i];
+    for (size_t i = 0; i < kSideBySide; ++i) *reinterpret_cast<RowCodes*>(to[i] + cell) = square[i];
   }
 }
 
-// Copy column after column: the rows ascend, and the codes of a column fit into a cache.
-void copy_columns(const CellCodeArgs& args) {
+// Copy the codes of a column: the rows ascend, and the codes fit into a cache.
+void copy_column(const CellCodeArgs& args, size_t column) {
   const uint16_t* __restrict const rows = args.rows;
-  for (size_t c = 0; c < args.n_columns; ++c) {
-    const uint16_t* __restrict const from = args.row_codes + args.columns[c].column * args.row_stride;
-    uint16_t* __restrict const to = args.codes + c * args.code_stride;
-    for (size_t i = 0; i < args.n_cells; ++i) to[i] = from[rows[i]];
-  }
+  const uint16_t* __restrict const from = args.row_codes + args.columns[column].column * args.row_stride;
+  uint16_t* __restrict const to = args.codes + column * args.code_stride;
+  for (size_t i = 0; i < args.n_cells; ++i) to[i] = from[rows[i]];
 }
 
+// Columns that are side by side are copied together, if the unit has some of them. Those that the unit lacks
+// go to a place that nobody reads.
 void copy_cell_codes(const CellCodeArgs& args) {
-  args.side_by_side ? copy_rows(args) : copy_columns(args);
-  for (size_t c = 0; c < args.n_columns; ++c) {
-    uint16_t* const to = args.codes + c * args.code_stride;
-    std::fill(to + args.n_cells, to + args.code_stride, 0);  // any codes of the column
+  uint16_t* to[kMostSideBySide];
+  uint16_t* const nowhere = args.codes + args.n_columns * args.code_stride;
+  std::fill_n(to, kMostSideBySide, nowhere);
+  size_t n_used[kMostSideBySide / kSideBySide] = {};
+  for (size_t i = 0; i < args.n_columns; ++i) {
+    const size_t column = args.columns[i].column;
+    if (column >= kMostSideBySide) continue;
+    to[column] = args.codes + i * args.code_stride;
+    ++n_used[column / kSideBySide];
+  }
+  const auto are_together = [&](size_t column) {
+    return column < kMostSideBySide && n_used[column / kSideBySide] >= kLeastTogether;
+  };
+  for (size_t first = 0; first < kMostSideBySide; first += kSideBySide)
+    if (are_together(first)) copy_rows(args, args.side_by_side + first * args.row_stride, to + first);
+  for (size_t i = 0; i < args.n_columns; ++i) {
+    if (!are_together(args.columns[i].column)) copy_column(args, i);
+    uint16_t* const codes = args.codes + i * args.code_stride;
+    std::fill(codes + args.n_cells, codes + args.code_stride, 0);  // any codes of the column
   }
 }
 
