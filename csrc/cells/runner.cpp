@@ -20,7 +20,9 @@ constexpr int64_t kTileRows = 16384;
 static_assert(kTileRows <= kCellNumbers);
 // The rows that descend through a tree before the next tree, whose nodes stay in the cache meanwhile.
 constexpr int kMarginRows = 1024;
-static_assert(kTablesAtOnce * kTileRows <= 1 << 16);  // cells are numbered by 16 bits
+// The cells of units whose tables rows look up together are numbered by 16 bits.
+constexpr size_t kMostTableCells = 1 << 16;
+static_assert(kTablesAtOnce * kTileRows <= kMostTableCells);
 
 // Numbers the cells of rows.
 class CellNumbers {
@@ -112,7 +114,7 @@ class PartWorker {
         stride_(n_rows) {
     const Needs needs(plan);
     keys_.resize(needs.n_keys * n_rows);
-    index_.resize(kTablesAtOnce * n_rows);
+    index_.resize(std::min(kMostNarrow * n_rows, kMostTableCells));
     phi_.resize(needs.n_phi);
     stack_.resize(needs.n_stack);
     grow(zeros_, kBlockRows);
@@ -132,8 +134,11 @@ class PartWorker {
       position_[cells_.features[part.features + i]] = static_cast<int32_t>(i);
     std::fill_n(sums.rows.data(), whole_blocks(n_rows) * part.row_size, T(0));
     sums.margin.clear();
-    for (size_t i = part.units; i < part.units_end; i += kTablesAtOnce) {
-      look_up(part, i, std::min(kTablesAtOnce, part.units_end - i), codes);
+    const size_t most_narrow = std::min(kMostNarrow, kMostTableCells / stride_);
+    for (size_t i = part.units, n; i < part.units_end; i += n) {
+      n = std::min(most_narrow, part.units_end - i);
+      if (!are_narrow(part, i, n)) n = std::min(kTablesAtOnce, n);
+      look_up(part, i, n, codes);
       if (stop()) return false;
     }
     return true;
@@ -361,7 +366,7 @@ class PartWorker {
   const size_t stride_;
   size_t n_rows_ = 0, n_outputs_ = 1, n_features_ = 0;
   size_t row_size_ = 0;  // of entries
-  int32_t lanes_[kTablesAtOnce * kWideRow];
+  int32_t lanes_[kMostNarrow * kWideRow];
   Aligned<uint16_t> keys_;   // [key][row]
   Aligned<uint16_t> index_;  // [unit][row]: the number of the row's cell
   PartSums<T>* sums_ = nullptr;

@@ -318,12 +318,17 @@ void add_narrow_rows(const NarrowEntryArgs& args) {
 }
 
 template <size_t kTables>
-void add_narrow_tables(const NarrowEntryArgs& args) {
-  if constexpr (kTables > 1)
-    if (args.n_tables < kTables) return add_narrow_tables<kTables - 1>(args);
-  args.margins ? add_narrow_rows<kTables, true>(args) : add_narrow_rows<kTables, false>(args);
+void add_narrow_tables(NarrowEntryArgs args) {
+  for (; args.n_tables >= kTables; args.n_tables -= kTables) {
+    args.margins ? add_narrow_rows<kTables, true>(args) : add_narrow_rows<kTables, false>(args);
+    args.index += kTables * args.index_stride;
+    args.lanes += kTables * kWideRow;
+  }
+  if constexpr (kTables > 1) add_narrow_tables<kTables / 2>(args);
 }
-constexpr auto kAddNarrow = &add_narrow_tables<kTablesAtOnce>;
+
+void add_narrow(const NarrowEntryArgs& args) { add_narrow_tables<kMostNarrow>(args); }
+constexpr auto kAddNarrow = &add_narrow;
 #else
 constexpr void (*kAddNarrow)(const NarrowEntryArgs&) = nullptr;
 #endif

@@ -75,6 +75,9 @@ struct CellMarginArgs {
 // The arguments for adding narrow entries, of 16 numbers, to sums of 32 numbers; else like EntryArgs. An
 // entry has the numbers of few features. Its last number is 0.
 constexpr size_t kNarrowEntry = 16, kWideRow = 32;
+// The most tables of narrow entries that are added at once: as in kTablesAtOnce, but a power of 2, because
+// wide rows do not fit the cache.
+constexpr size_t kMostNarrow = 8;
 struct NarrowEntryArgs {
   const uint16_t* index;
   size_t n_tables, index_stride, n_rows;
