@@ -20,7 +20,9 @@ constexpr int64_t kTileRows = 16384;
 static_assert(kTileRows <= kCellNumbers);
 // The rows that descend through a tree before the next tree, whose nodes stay in the cache meanwhile.
 constexpr int kMarginRows = 1024;
-static_assert(kTablesAtOnce * kTileRows <= 1 << 16);  // cells are numbered by 16 bits
+// The cells of units whose tables rows look up together are numbered by 16 bits.
+constexpr size_t kMostTableCells = 1 << 16;
+static_assert(kTablesAtOnce * kTileRows <= kMostTableCells);
 
 // Numbers the cells of rows.
 class CellNumbers {
@@ -98,7 +100,7 @@ struct Needs {
 template <class T>
 class PartWorker {
  public:
-  // `side_by_side` has the codes of tiles, or is null; see CellCodeArgs.
+  // `side_by_side` has the codes of tiles; see CellCodeArgs.
   PartWorker(const Plan& plan, size_t n_rows, const uint16_t* side_by_side, bool needs_margins)
       : plan_(plan),
         side_by_side_(side_by_side),
@@ -112,7 +114,7 @@ class PartWorker {
         stride_(n_rows) {
     const Needs needs(plan);
     keys_.resize(needs.n_keys * n_rows);
-    index_.resize(kTablesAtOnce * n_rows);
+    index_.resize(std::min(kMostNarrow * n_rows, kMostTableCells));
     phi_.resize(needs.n_phi);
     stack_.resize(needs.n_stack);
     grow(zeros_, kBlockRows);
@@ -132,8 +134,11 @@ class PartWorker {
       position_[cells_.features[part.features + i]] = static_cast<int32_t>(i);
     std::fill_n(sums.rows.data(), whole_blocks(n_rows) * part.row_size, T(0));
     sums.margin.clear();
-    for (size_t i = part.units; i < part.units_end; i += kTablesAtOnce) {
-      look_up(part, i, std::min(kTablesAtOnce, part.units_end - i), codes);
+    const size_t most_narrow = std::min(kMostNarrow, kMostTableCells / stride_);
+    for (size_t i = part.units, n; i < part.units_end; i += n) {
+      n = std::min(most_narrow, part.units_end - i);
+      if (!are_narrow(part, i, n)) n = std::min(kTablesAtOnce, n);
+      look_up(part, i, n, codes);
       if (stop()) return false;
     }
     return true;
@@ -361,7 +366,7 @@ class PartWorker {
   const size_t stride_;
   size_t n_rows_ = 0, n_outputs_ = 1, n_features_ = 0;
   size_t row_size_ = 0;  // of entries
-  int32_t lanes_[kTablesAtOnce * kWideRow];
+  int32_t lanes_[kMostNarrow * kWideRow];
   Aligned<uint16_t> keys_;   // [key][row]
   Aligned<uint16_t> index_;  // [unit][row]: the number of the row's cell
   PartSums<T>* sums_ = nullptr;
@@ -388,9 +393,11 @@ class CellRun {
         n_threads_(n_threads),
         interrupted_(interrupted),
         most_rows_(tile_rows(rows.n_rows)),
+        n_side_by_side_(std::min(plan.columns.size(), kMostSideBySide)),
         tile_(plan, static_cast<int>(most_rows_)) {
     values_.resize(plan.n_outputs, plan.features.size(), most_rows_);
-    if (plan.columns.size() <= kMostSideBySide) side_by_side_.resize(tile_.codes.stride * kMostSideBySide);
+    side_by_side_.resize(tile_.codes.stride *
+                         ((n_side_by_side_ + kSideBySide - 1) / kSideBySide * kSideBySide));
   }
 
   bool run() {
@@ -417,12 +424,11 @@ class CellRun {
         code_block(plan_, kernels(), rows_, tile_.first_row + block * kBlockRows, tile_.block_rows(number),
                    number, tile_.codes);
         list_categories(block);
-        if (side_by_side_.size())
-          kernels().cells->put_side_by_side(
-              {.codes = tile_.codes.narrow.data() + block * kBlockRows,
-               .n_columns = plan_.columns.size(),
-               .stride = tile_.codes.stride,
-               .side_by_side = side_by_side_.data() + block * kBlockRows * kMostSideBySide});
+        kernels().cells->put_side_by_side(
+            {.codes = tile_.codes.narrow.data() + block * kBlockRows,
+             .n_columns = n_side_by_side_,
+             .stride = tile_.codes.stride,
+             .side_by_side = side_by_side_.data() + block * kBlockRows * kSideBySide});
         return !stop();
       };
     });
@@ -505,9 +511,9 @@ class CellRun {
   const Result& result_;
   const int64_t n_threads_;
   const Stop& interrupted_;
-  const size_t most_rows_;
+  const size_t most_rows_, n_side_by_side_;
   Tile tile_;
-  Aligned<uint16_t> side_by_side_;  // the codes of the tile, [row][kMostSideBySide]; empty: too many columns
+  Aligned<uint16_t> side_by_side_;  // codes of the tile; see CellCodeArgs
   TileSums values_;
 };
 

@@ -18,8 +18,8 @@ namespace {
 constexpr size_t kFirstNumbered = 64, kMostNumberedRows = 512;
 // The places of a map in which a cell of two keys may be.
 constexpr uint32_t kMapPlaces = 3;
-// A factor that scatters keys, odd so that the second key and a place determine the first key.
-constexpr uint32_t kScatter = 40503;
+// By place: a factor whose products with second keys scatter the first keys.
+constexpr uint32_t kScatter[kMapPlaces] = {0x9e3779b1, 0x85ebca77, 0xc2b2ae3d};
 
 // Look up the numbers of 16 rows in a map. Append the rows that are not in their first place to `others`.
 // Return the new end of the list.
@@ -55,54 +55,52 @@ inline uint32_t* look_up_cells(const uint32_t* map, const uint16_t* places, cons
 // A cell of two keys has an entry in one of several places, each of which is determined by both keys. The
 // entry has the second key and the number of the place, with which the place determines the first key.
 inline uint16_t cell_place(uint32_t key, uint32_t second, uint32_t place) {
-  return static_cast<uint16_t>(key + second * (kScatter + 2 * 7919 * place));
+  return static_cast<uint16_t>(key + (second * kScatter[place] >> 16));
 }
 
-// Return the number of a row's cell. The number of a new cell is n, which grows by one. `n_places` becomes
-// the number of places that cells have taken. Entries are chosen without branches, as these would be
-// unpredictable.
-template <bool kTwoKeys>
-uint32_t number_of_cell(const CellNumberArgs& args, uint32_t row, uint32_t& n, uint32_t& n_places) {
-  const uint32_t key = args.keys[row];
-  if constexpr (!kTwoKeys) {
-    uint32_t& entry = args.map[key];
-    const uint32_t is_new = entry == kNoCell;
-    entry ^= (entry ^ n) & (0 - is_new);
-    n += is_new;
-    return entry;
-  }
-  const uint32_t tag = args.second[row];
-  for (uint32_t place = 0; place < kMapPlaces; ++place) {
-    uint32_t& entry = args.map[cell_place(key, tag, place)];
+// Return the number of a cell of two keys whose first place has another cell, and set the place of its entry.
+uint32_t number_elsewhere(const CellNumberArgs& args, uint32_t row, uint32_t n, uint16_t& taken) {
+  const uint32_t key = args.keys[row], tag = args.second[row];
+  for (uint32_t place = 1; place < kMapPlaces; ++place) {
+    const uint16_t at = cell_place(key, tag, place);
+    uint32_t& entry = args.map[at];
     const uint32_t numbered = tag << 16 | place * kCellNumbers;
-    entry = entry == kNoCell ? numbered | n : entry;
-    const uint32_t number = entry ^ numbered;
-    if (number >= kCellNumbers) continue;
-    n_places = std::max(n_places, place + 1);
-    n += number == n;
-    return number;
+    if (entry == kNoCell) entry = numbered | n;
+    if ((entry ^ numbered) >= kCellNumbers) continue;
+    taken = at;
+    return entry ^ numbered;
   }
   // All places are taken, which is rare.
   uint32_t i = 0;
   while (i < n && (args.keys[args.representatives[i]] != key || args.second[args.representatives[i]] != tag))
     ++i;
-  n += i == n;
   return i;
 }
 
+// Return the number of the cell of a row with this first place, which becomes the place of its entry. A new
+// cell has the number n, and sets `is_new` to 1. Entries are chosen without branches, as these would be
+// unpredictable.
 template <bool kTwoKeys>
-void clear_cells(const CellNumberArgs& args, size_t n, uint32_t n_places) {
-  for (size_t i = 0; i < n; ++i) {
-    const uint16_t row = args.representatives[i];
-    for (uint32_t place = 0; place < n_places; ++place)
-      args.map[kTwoKeys ? cell_place(args.keys[row], args.second[row], place) : args.keys[row]] = kNoCell;
+uint32_t number_of_cell(const CellNumberArgs& args, uint32_t row, uint32_t n, uint16_t& place,
+                        uint32_t& is_new) {
+  const uint32_t tag = kTwoKeys ? uint32_t{args.second[row]} << 16 : 0;
+  uint32_t& entry = args.map[place];
+  is_new = entry == kNoCell;
+  entry ^= (entry ^ (tag | n)) & (0 - is_new);
+  uint32_t number = entry ^ tag;
+  if (kTwoKeys && number >= kCellNumbers) {
+    number = number_elsewhere(args, row, n, place);
+    is_new = number == n;
   }
+  return number;
 }
 
 // The arguments are a copy, so that the compiler keeps them in registers although numbers are stored.
 template <bool kTwoKeys>
 size_t number_keys(const CellNumberArgs args) {
   const uint16_t* places = args.keys;
+  // By cell: the place of its entry. Rows whose places are overwritten have been read.
+  uint16_t* const taken = args.places;
   if (kTwoKeys) {
     uint16_t* __restrict const to = args.places;
     const uint16_t* __restrict const keys = args.keys, * __restrict const second = args.second;
@@ -110,7 +108,7 @@ size_t number_keys(const CellNumberArgs args) {
     places = to;
   }
   uint32_t others[kMostNumberedRows + 16];
-  uint32_t n = 0, n_places = 1;
+  uint32_t n = 0;
   for (size_t begin = 0, end, most = kFirstNumbered; begin < args.n_rows; begin = end) {
     end = std::min(begin + most, args.n_rows);
     most = std::min(2 * most, kMostNumberedRows);
@@ -120,12 +118,17 @@ size_t number_keys(const CellNumberArgs args) {
                            static_cast<uint32_t>(row), args.numbers + row, last);
     while (last != others && last[-1] >= args.n_rows) --last;
     for (const uint32_t* row = others; row != last; ++row) {
-      args.representatives[n] = static_cast<uint16_t>(*row);  // of the next new cell, if it is this row's
-      args.numbers[*row] =
-          static_cast<uint16_t>(args.first + number_of_cell<kTwoKeys>(args, *row, n, n_places));
+      uint16_t place = places[*row];
+      uint32_t is_new;
+      const uint32_t number = number_of_cell<kTwoKeys>(args, *row, n, place, is_new);
+      args.numbers[*row] = static_cast<uint16_t>(args.first + number);
+      // Of the next new cell, if it is this row's.
+      args.representatives[n] = static_cast<uint16_t>(*row);
+      taken[n] = place;
+      n += is_new;
     }
   }
-  clear_cells<kTwoKeys>(args, n, n_places);
+  for (uint32_t i = 0; i < n; ++i) args.map[taken[i]] = kNoCell;
   return n;
 }
 
@@ -147,7 +150,9 @@ uint64_t in_categories(const uint16_t* codes, const uint32_t* bits) {
   return in;
 }
 
-using RowCodes = RowPart<uint16_t, kMostSideBySide>::Type;
+// The columns of a unit from which on those side by side are copied together.
+constexpr size_t kLeastTogether = 3;
+using RowCodes = RowPart<uint16_t, kSideBySide>::Type;
 
 // Take the elements of the lower or the upper halves of two vectors in turn.
 template <bool kUpper, size_t... i>
@@ -159,8 +164,8 @@ template <bool kUpper, size_t... i>
 
 // Transpose a square of codes, by instructions that all instruction sets have for 16 bits: the exchanges of
 // transpose() are several instructions each.
-[[gnu::always_inline]] inline void transpose_codes(RowCodes (&square)[kMostSideBySide]) {
-  constexpr size_t n = kMostSideBySide;
+[[gnu::always_inline]] inline void transpose_codes(RowCodes (&square)[kSideBySide]) {
+  constexpr size_t n = kSideBySide;
   constexpr std::make_index_sequence<n> lanes{};
   for (size_t bit = 1; bit < n; bit *= 2) {
     RowCodes next[n];
@@ -173,45 +178,60 @@ template <bool kUpper, size_t... i>
 }
 
 void put_side_by_side(const SideBySideArgs& args) {
-  RowCodes* to = reinterpret_cast<RowCodes*>(args.side_by_side);
-  for (size_t row = 0; row < kBlockRows; row += kMostSideBySide, to += kMostSideBySide) {
-    RowCodes square[kMostSideBySide] = {};
-    for (size_t i = 0; i < args.n_columns; ++i)
-      square[i] = *reinterpret_cast<const RowCodes*>(args.codes + i * args.stride + row);
-    transpose_codes(square);
-    std::copy_n(square, kMostSideBySide, to);
+  for (size_t first = 0; first < args.n_columns; first += kSideBySide) {
+    const size_t n = std::min(kSideBySide, args.n_columns - first);
+    RowCodes* to = reinterpret_cast<RowCodes*>(args.side_by_side + first * args.stride);
+    for (size_t row = 0; row < kBlockRows; row += kSideBySide, to += kSideBySide) {
+      RowCodes square[kSideBySide] = {};
+      for (size_t i = 0; i < n; ++i)
+        square[i] = *reinterpret_cast<const RowCodes*>(args.codes + (first + i) * args.stride + row);
+      transpose_codes(square);
+      std::copy_n(square, kSideBySide, to);
+    }
   }
 }
 
-// Copy the codes of whole rows. Columns that the unit lacks go to a place that nobody reads.
-void copy_rows(const CellCodeArgs& args) {
-  uint16_t* to[kMostSideBySide];
-  std::fill_n(to, kMostSideBySide, args.codes + args.n_columns * args.code_stride);
-  for (size_t i = 0; i < args.n_columns; ++i) to[args.columns[i].column] = args.codes + i * args.code_stride;
-  const RowCodes* const from = reinterpret_cast<const RowCodes*>(args.side_by_side);
-  for (size_t cell = 0; cell < args.n_cells; cell += kMostSideBySide) {
-    RowCodes square[kMostSideBySide];
-    for (size_t i = 0; i < kMostSideBySide; ++i) square[i] = from[args.rows[cell + i]];
+// Copy the codes of columns that are side by side.
+void copy_rows(const CellCodeArgs& args, const uint16_t* side_by_side, uint16_t* const* to) {
+  const RowCodes* const from = reinterpret_cast<const RowCodes*>(side_by_side);
+  for (size_t cell = 0; cell < args.n_cells; cell += kSideBySide) {
+    RowCodes square[kSideBySide];
+    for (size_t i = 0; i < kSideBySide; ++i) square[i] = from[args.rows[cell + i]];
     transpose_codes(square);
-    for (size_t i = 0; i < kMostSideBySide; ++i) *reinterpret_cast<RowCodes*>(to[i] + cell) = square[i];
+    for (size_t i = 0; i < kSideBySide; ++i) *reinterpret_cast<RowCodes*>(to[i] + cell) = square[i];
   }
 }
 
-// Copy column after column: the rows ascend, and the codes of a column fit into a cache.
-void copy_columns(const CellCodeArgs& args) {
+// Copy the codes of a column: the rows ascend, and the codes fit into a cache.
+void copy_column(const CellCodeArgs& args, size_t column) {
   const uint16_t* __restrict const rows = args.rows;
-  for (size_t c = 0; c < args.n_columns; ++c) {
-    const uint16_t* __restrict const from = args.row_codes + args.columns[c].column * args.row_stride;
-    uint16_t* __restrict const to = args.codes + c * args.code_stride;
-    for (size_t i = 0; i < args.n_cells; ++i) to[i] = from[rows[i]];
-  }
+  const uint16_t* __restrict const from = args.row_codes + args.columns[column].column * args.row_stride;
+  uint16_t* __restrict const to = args.codes + column * args.code_stride;
+  for (size_t i = 0; i < args.n_cells; ++i) to[i] = from[rows[i]];
 }
 
+// Columns that are side by side are copied together, if the unit has some of them. Those that the unit lacks
+// go to a place that nobody reads.
 void copy_cell_codes(const CellCodeArgs& args) {
-  args.side_by_side ? copy_rows(args) : copy_columns(args);
-  for (size_t c = 0; c < args.n_columns; ++c) {
-    uint16_t* const to = args.codes + c * args.code_stride;
-    std::fill(to + args.n_cells, to + args.code_stride, 0);  // any codes of the column
+  uint16_t* to[kMostSideBySide];
+  uint16_t* const nowhere = args.codes + args.n_columns * args.code_stride;
+  std::fill_n(to, kMostSideBySide, nowhere);
+  size_t n_used[kMostSideBySide / kSideBySide] = {};
+  for (size_t i = 0; i < args.n_columns; ++i) {
+    const size_t column = args.columns[i].column;
+    if (column >= kMostSideBySide) continue;
+    to[column] = args.codes + i * args.code_stride;
+    ++n_used[column / kSideBySide];
+  }
+  const auto are_together = [&](size_t column) {
+    return column < kMostSideBySide && n_used[column / kSideBySide] >= kLeastTogether;
+  };
+  for (size_t first = 0; first < kMostSideBySide; first += kSideBySide)
+    if (are_together(first)) copy_rows(args, args.side_by_side + first * args.row_stride, to + first);
+  for (size_t i = 0; i < args.n_columns; ++i) {
+    if (!are_together(args.columns[i].column)) copy_column(args, i);
+    uint16_t* const codes = args.codes + i * args.code_stride;
+    std::fill(codes + args.n_cells, codes + args.code_stride, 0);  // any codes of the column
   }
 }
 
@@ -298,12 +318,17 @@ void add_narrow_rows(const NarrowEntryArgs& args) {
 }
 
 template <size_t kTables>
-void add_narrow_tables(const NarrowEntryArgs& args) {
-  if constexpr (kTables > 1)
-    if (args.n_tables < kTables) return add_narrow_tables<kTables - 1>(args);
-  args.margins ? add_narrow_rows<kTables, true>(args) : add_narrow_rows<kTables, false>(args);
+void add_narrow_tables(NarrowEntryArgs args) {
+  for (; args.n_tables >= kTables; args.n_tables -= kTables) {
+    args.margins ? add_narrow_rows<kTables, true>(args) : add_narrow_rows<kTables, false>(args);
+    args.index += kTables * args.index_stride;
+    args.lanes += kTables * kWideRow;
+  }
+  if constexpr (kTables > 1) add_narrow_tables<kTables / 2>(args);
 }
-constexpr auto kAddNarrow = &add_narrow_tables<kTablesAtOnce>;
+
+void add_narrow(const NarrowEntryArgs& args) { add_narrow_tables<kMostNarrow>(args); }
+constexpr auto kAddNarrow = &add_narrow;
 #else
 constexpr void (*kAddNarrow)(const NarrowEntryArgs&) = nullptr;
 #endif

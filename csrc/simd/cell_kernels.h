@@ -26,25 +26,25 @@ struct CellNumberArgs {
   uint16_t* representatives;  // by cell: its first row; one more element is written
 };
 
-// With at most this many columns, the codes of a row are side by side, too, so that few instructions copy the
-// codes of a cell.
-constexpr size_t kMostSideBySide = 8;
+// The codes of a row in the first kMostSideBySide columns are kSideBySide codes side by side, too, so that
+// few instructions copy the codes of a cell.
+constexpr size_t kSideBySide = 8, kMostSideBySide = 32;
 
 // The arguments for arranging the codes of a block side by side.
 struct SideBySideArgs {
   const uint16_t* codes;  // [column][stride]; categorical columns, too
   size_t n_columns, stride;
-  uint16_t* side_by_side;  // [row][kMostSideBySide]
+  uint16_t* side_by_side;  // [column / kSideBySide][row of stride][column % kSideBySide]
 };
 
 // The arguments for copying the codes of cells: codes[i][cell] is the code of row rows[cell] in columns[i].
 struct CellCodeArgs {
   const uint16_t* row_codes;  // [column][row_stride]
   size_t row_stride;
-  const uint16_t* side_by_side;  // [row][kMostSideBySide], or null
+  const uint16_t* side_by_side;  // [column / kSideBySide][row of row_stride][column % kSideBySide]
   const IndexColumn* columns;
   size_t n_columns;
-  const uint16_t* rows;  // by cell; then any rows, up to a multiple of kMostSideBySide
+  const uint16_t* rows;  // by cell; then any rows, up to a multiple of kSideBySide
   size_t n_cells;
   uint16_t* codes;  // [column of the unit, and one more][code_stride]
   size_t code_stride;
@@ -75,6 +75,9 @@ struct CellMarginArgs {
 // The arguments for adding narrow entries, of 16 numbers, to sums of 32 numbers; else like EntryArgs. An
 // entry has the numbers of few features. Its last number is 0.
 constexpr size_t kNarrowEntry = 16, kWideRow = 32;
+// The most tables of narrow entries that are added at once: as in kTablesAtOnce, but a power of 2, because
+// wide rows do not fit the cache.
+constexpr size_t kMostNarrow = 8;
 struct NarrowEntryArgs {
   const uint16_t* index;
   size_t n_tables, index_stride, n_rows;

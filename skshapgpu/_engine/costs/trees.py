@@ -276,7 +276,7 @@ def cell_scratch_bytes(n_features: int, n_outputs: int, precision: str) -> int:
     row = number * (min(n_features, 32) * n_outputs + 16)
     entries = 6 * (row + 8 * n_outputs)  # of four units, with room to grow
     tile = 8 * n_outputs * (n_features + 4) + 4 * n_features
-    codes = 3 * min(n_features, 32)
+    codes = 5 * min(n_features, 32)  # of the cells of a unit, and of the rows side by side
     return _CELL_TILE * (row + entries + tile + codes + 64) + 2**19
 
 
