@@ -291,7 +291,7 @@ class LaneBuilder {
     const bool categorical = plan_.columns[column].categorical;
     lanes_.places.push_back({column, static_cast<uint16_t>(slot_of_[feature]),
                              categorical ? static_cast<uint32_t>(n_words_) : kNumeric,
-                             lane_bit(kMissingFirst, 0, width()) - lane_bit(kMissingPasses, 0, width())});
+                             lane_bit(kMissingFirstLanes, 0, width()) - lane_bit(kMissingLanes, 0, width())});
     if (categorical) n_words_ += ((plan_.columns[column].categories.size() + 2) * width() + 63) / 64;
   }
 
@@ -364,7 +364,7 @@ class LaneBuilder {
       double zero_fraction = test.zero_fraction;
       const bool is_split = vector.has_split && i == leaves.split;
       if (is_split) {
-        lanes_.places[vector.places + place].lanes |= lane_bit(kSplitHere, lane, width());
+        lanes_.places[vector.places + place].lanes |= lane_bit(kSplitLanes, lane, width());
         zero_fraction *= leaf_value(0) / plan_.leaf_scale;
         if (leaves.n_leaves == 2)
           zero_fraction += leaves.second.zero_fraction * (leaf_value(1) / plan_.leaf_scale);
@@ -384,12 +384,12 @@ class LaneBuilder {
       intervals_[(vector.places + i) * width() + lane] = {test.lower, test.upper};
     else
       write_bounds(bounds(vector, i) + lane, {test.lower, test.upper});
-    if (!test.missing) place.lanes &= ~lane_bit(kMissingPasses, lane, width());
+    if (!test.missing) place.lanes &= ~lane_bit(kMissingLanes, lane, width());
   }
 
   // Write the tests of two leaves at their split.
   void write_siblings(const Vector& vector, size_t i, size_t lane, LeafTest test, const LeafTest& second) {
-    if (test.missing) lanes_.places[vector.places + i].lanes |= lane_bit(kMissingFirst, lane, width());
+    if (test.missing) lanes_.places[vector.places + i].lanes |= lane_bit(kMissingFirstLanes, lane, width());
     if (!lanes_.ranked) write_first_end(vector, lane, {test.lower, test.upper});
     test.upper = second.upper;
     test.missing = test.missing || second.missing;
@@ -466,7 +466,7 @@ class LaneBuilder {
 
   // Return where the first of the two leaves that a lane splits at a place ends; 0: the lane does not.
   uint32_t first_end(size_t v, size_t place, size_t lane) const {
-    const bool is_split = lanes_.places[place].lanes & lane_bit(kSplitHere, lane, width());
+    const bool is_split = lanes_.places[place].lanes & lane_bit(kSplitLanes, lane, width());
     return is_split ? first_ends_[v * width() + lane] : 0;
   }
 

@@ -39,7 +39,7 @@ struct LanePlace {
   // first leaf. See lane_bit.
   uint64_t lanes;
 };
-enum LaneBit { kSplitHere, kMissingPasses, kMissingFirst };
+enum LaneBit { kSplitLanes, kMissingLanes, kMissingFirstLanes };
 
 // Return the bit of a lane in LanePlace::lanes, given the lanes of a vector.
 constexpr uint64_t lane_bit(LaneBit kind, size_t lane, size_t width) {

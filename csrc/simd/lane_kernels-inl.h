@@ -27,7 +27,7 @@ typename S::M passes_place(const LaneArgs<typename S::T>& args, const LanePlace&
   constexpr uint32_t W = S::kWidth;
   const uint16_t code = args.codes[place.column];
   if (place.words == kNumeric) {
-    if (code == kMissingLaneCode) return S::mask(&place.lanes, kMissingPasses);
+    if (code == kMissingLaneCode) return S::mask(&place.lanes, kMissingLanes);
     return S::within(bounds, bounds + W, code);
   }
   const uint32_t bit = code * W;
@@ -39,7 +39,7 @@ template <class S>
 typename S::M reaches_first(const LaneArgs<typename S::T>& args, const LanePlace& place,
                             const uint16_t* bounds, const uint16_t* first_bounds) {
   const uint16_t code = args.codes[place.column];
-  if (code == kMissingLaneCode) return S::mask(&place.lanes, kMissingFirst);
+  if (code == kMissingLaneCode) return S::mask(&place.lanes, kMissingFirstLanes);
   return S::within(bounds, first_bounds, code);
 }
 
@@ -50,7 +50,7 @@ __attribute__((noinline)) uint32_t first_leaves(const LaneArgs<typename S::T>& a
   uint32_t first = 0;
   for (int i = 0; i < n_places; ++i)
     first |= S::bits(reaches_first<S>(args, place[i], bounds + (2 * i + 1) * S::kWidth, bounds)) &
-             S::bits(S::mask(&place[i].lanes, kSplitHere));
+             S::bits(S::mask(&place[i].lanes, kSplitLanes));
   return first;
 }
 
@@ -150,7 +150,7 @@ class LaneWalk {
       if constexpr (!kVector) {
         const V leaf = S::select(reaches_first<S>(args_, at.place[i], bounds + i * 2 * W, at.bounds),
                                  S::load(values + W), S::load(values));
-        one = S::select(S::mask(&at.place[i].lanes, kSplitHere), one, leaf);
+        one = S::select(S::mask(&at.place[i].lanes, kSplitLanes), one, leaf);
       }
       multiply(S::select_or_zero(passed, one), S::load(zero_fractions + i * W), product, places[i]);
     };
