@@ -76,6 +76,10 @@ class LaneBuilder {
     size_t entry = 0;
     each_tree(plan_, [&](const Chunk& chunk, const TreeProgram& tree) { write(chunk, tree, entry); });
     if (lanes_.ranked) rank_chunks();
+    if (lanes_.bytes() > most_bytes) {  // with what is known only now
+      lanes_ = LeafLanes();
+      return;
+    }
     lanes_.n_trees = plan_.trees.size();
     lanes_.n_leaves = static_cast<size_t>(plan_.n_leaves);
   }
@@ -511,7 +515,7 @@ class LaneBuilder {
   std::vector<size_t> order_;     // the entries in the order of the lanes
   std::vector<size_t> lane_of_;   // by entry: vector * width + lane
   std::vector<Vector> vectors_;
-  // Of codes that are to be ranked: [place][lane]; and [vector][lane], see first_end.
+  // Codes that are to be ranked: [place][lane] here, and [vector][lane] below, see first_end.
   std::vector<Interval> intervals_;
   std::vector<uint32_t> first_ends_;
   size_t n_bounds_ = 0, n_numbers_ = 0, n_values_ = 0, n_words_ = 0;

@@ -122,7 +122,7 @@ size_t number_keys(const CellNumberArgs args) {
       uint32_t is_new;
       const uint32_t number = number_of_cell<kTwoKeys>(args, *row, n, place, is_new);
       args.numbers[*row] = static_cast<uint16_t>(args.first + number);
-      // Of the next new cell, if it is this row's.
+      // The next new cell has this first row, if it is this row's.
       args.representatives[n] = static_cast<uint16_t>(*row);
       taken[n] = place;
       n += is_new;

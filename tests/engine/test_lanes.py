@@ -223,6 +223,8 @@ def test_more_thresholds_than_16_bits_count(n_thresholds: int, vector: bool) -> 
         values, margin = explain(lanes_of(ensemble, precision), ensemble, rows)
         assert (np.abs(values - expected) <= TOLERANCE[precision] * scale).all()
         np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=0, atol=1e-12 * scale.max())
+    n_bytes = lanes_of(ensemble, "single").info()["table_bytes"]
+    assert _core.lane_plan(_core.Plan(attributes_of(ensemble), "single"), n_bytes - 1) is None  # nor ranks
 
 
 # Rows
@@ -323,6 +325,8 @@ def test_no_room(forest: RandomForestRegressor) -> None:
     ensemble = TreeExplainer(forest)._compiled.ensemble
     plan = _core.Plan(attributes_of(ensemble), "single")
     n_bytes = _core.lane_plan(plan, MOST_BYTES).info()["table_bytes"]
+    assert _core.lane_plan(plan, n_bytes) is not None
+    assert _core.lane_plan(plan, n_bytes - 1) is None
     assert _core.lane_plan(plan, n_bytes // 2) is None
 
 

@@ -84,8 +84,8 @@ _LANE_STEP = {
 _FEW_ROWS_LEAF = {"avx512": 1.6e-8, "avx2": 1.6e-8, "neon": 2e-8, "baseline": 2.4e-8}
 _LANE_LEAF = 6e-7
 
-#: Number of lanes of a part, which a thread takes: kPartChunks * kChunkLanes of csrc/lanes/builder.cpp. A lane
-#: has one or two leaves.
+#: Number of lanes of a part, which a thread takes: kPartChunks * kChunkLanes of csrc/lanes/builder.cpp. A
+#: lane has one or two leaves.
 _LANE_PART = 16 * 1024
 
 #: If walking few rows takes less time than this, there are no lanes. And the longest time in which the first
