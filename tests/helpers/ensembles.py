@@ -122,10 +122,7 @@ def _random_splits(
     thresholds: np.ndarray,
     is_categorical: np.ndarray,
 ) -> tuple[dict[str, np.ndarray], dict[int, np.ndarray]]:
-    """Draw as many splits as there are nodes; node ``i`` gets the split ``split_of_node[i]``.
-
-    Return fields of `Tree`, and the codes that each node lists if it splits by category.
-    """
+    """Draw the splits of nodes: fields of `Tree`, and the codes that nodes list if they split by category."""
     n_nodes = len(split_of_node)
     feature = rng.choice(used, n_nodes) if len(used) else np.zeros(n_nodes, int)
     threshold = rng.choice(thresholds, n_nodes)
