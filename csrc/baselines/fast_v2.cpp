@@ -7,9 +7,12 @@
 // v (1 - z_i) / z_i T[S without i] to each feature i in S. T of the set of all features is not used. See
 // docs/mathematics.md.
 #include <algorithm>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "base/threads.h"
+#include "baselines/leaf_table_kernels.h"
 #include "cpu/tree_algorithm.h"
 #include "plan/quadrature.h"
 #include "plan/tree_paths.h"
@@ -20,6 +23,33 @@
 
 namespace skshap {
 namespace {
+
+struct NamedKernels {
+  std::string_view name;
+  const LeafTableKernels& kernels;
+};
+const NamedKernels kNamedKernels[] = {
+#ifdef SKSHAP_KERNELS_AVX512
+    {"avx512", leaf_tables_avx512},
+#endif
+#ifdef SKSHAP_KERNELS_AVX2
+    {"avx2", leaf_tables_avx2},
+#endif
+#ifdef SKSHAP_KERNELS_NEON
+    {"neon", leaf_tables_neon},
+#endif
+#ifdef SKSHAP_KERNELS_BASELINE
+    {"baseline", leaf_tables_baseline},
+#endif
+};
+
+// Return the kernels of the instruction set in use.
+template <class T>
+const LeafTableKernelsOf<T>& leaf_kernels() {
+  const NamedKernels* set = kNamedKernels;
+  while (set->name != kernels().name) ++set;
+  return std::get<LeafTableKernelsOf<T>>(set->kernels);
+}
 
 // The least zero fraction: smaller ones are replaced by this one. A feature's zero fraction is taken out of a
 // number by a ratio, which then stays finite, and the product keeps its digits. A leaf that the replacement
@@ -108,7 +138,7 @@ void fill_tables(Plan& plan, int64_t n_threads) {
   share_items(static_cast<int64_t>((leaves.size() + kPart - 1) / kPart), n_threads, [&] {
     return [&, scratch = std::vector<T>(t[longest].size() << longest)](int64_t part) mutable {
       const size_t i = static_cast<size_t>(part) * kPart;
-      kernels().of<T>().fill_leaves({.leaves = leaves.data() + i,
+      leaf_kernels<T>().fill_leaves({.leaves = leaves.data() + i,
                                      .n_leaves = std::min(kPart, leaves.size() - i),
                                      .features = plan.tables.leaf_features.data(),
                                      .n_nodes = n_nodes,
@@ -164,7 +194,7 @@ class FastV2 final : public TreeWorker<T> {
     const double* const values = plan_.leaf_values.data() + tree.leaves;
     for (size_t i = 0; i < n_leaves * n_outputs; ++i)
       values_[i] = static_cast<T>(values[i] / plan_.leaf_scale);
-    kernels().of<T>().add_leaves({.words = words,
+    leaf_kernels<T>().add_leaves({.words = words,
                                   .n_rows = n_rows,
                                   .leaves = leaves_[&tree - plan_.trees.data()],
                                   .n_leaves = n_leaves,

@@ -23,8 +23,6 @@ void set_kernels(KernelsOf<typename S::T>& k) {
   k.add_entries = &add_entries<S>;
   k.interleave = &interleave<S>;
   k.write_rows = &write_rows<S>;
-  k.fill_leaves = &fill_leaves<S>;
-  k.add_leaves = &add_leaves<S>;
   k.pair_leaf = &pair_leaf<S>;
   k.add_scaled = &add_scaled<typename S::T>;
   set_lanes<S>(k, std::make_index_sequence<kMaxLaneNodes>());

@@ -222,34 +222,6 @@ struct SubsetSumsArgs {
   double* sums;                // [sum][pattern]
 };
 
-// Leaves whose tables are filled; see baselines/fast_v2.cpp.
-template <class T>
-struct FillLeavesArgs {
-  const LeafTable* leaves;
-  size_t n_leaves;
-  const LeafFeature* features;
-  // By number of features: the number of nodes, and t and the weight divided by 1 - t of each node.
-  const int* n_nodes;
-  const std::vector<T>*t, *weights;
-  T* scratch;  // nodes << features of the longest path
-  T* tables;   // the numbers of each leaf are aligned to 64 bytes
-};
-
-// The arguments for adding each leaf's contributions, from its table, to the rows of a block.
-template <class T>
-struct AddLeavesArgs {
-  const uint64_t* words;  // written by `decide`
-  int n_rows;             // of the block; a full vector may be computed
-  const LeafTable* leaves;
-  size_t n_leaves;
-  const LeafFeature* features;
-  const T* tables;
-  const T* values;  // [leaf][output]
-  size_t n_outputs;
-  T* phi;                // [output][slot][64]
-  size_t output_stride;  // elements between two outputs of phi
-};
-
 // The arguments for comparing a row with the leaves of a chunk; see plan/leaf_lanes.h.
 template <class T>
 struct LaneArgs {
@@ -280,8 +252,6 @@ struct KernelsOf {
   void (*add_entries)(const EntryArgs<T>&);
   void (*interleave)(const InterleaveArgs<T>&);
   void (*write_rows)(const WriteRowsArgs<T>&);
-  void (*fill_leaves)(const FillLeavesArgs<T>&);
-  void (*add_leaves)(const AddLeavesArgs<T>&);
   void (*pair_leaf)(const PairLeafArgs<T>&);
   void (*add_scaled)(double scale, const T* from, double* to);  // the 64 rows of a block
   // [order - 1][K]. Element [0] runs any K, including those for which there is no kernel and the element is

@@ -17,7 +17,8 @@ struct CudaLeafTable {
   size_t numbers;  // the ratio of each feature, the values of the leaf, then its table
 };
 
-// Add the contributions of a leaf to the features of its path, like add_leaf in simd/table_kernels-inl.h.
+// Add the contributions of a leaf to the features of its path, like add_leaf in
+// baselines/leaf_table_kernels-inl.h.
 template <class T>
 __device__ __forceinline__ void add_numbers(const CudaTableArgs<T, CudaLeafTable>& a,
                                             const CudaLeafTable& leaf, uint32_t index, T* phi, int stride) {
