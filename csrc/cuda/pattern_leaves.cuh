@@ -113,14 +113,14 @@ template <class T>
 struct PatternWeight<T, true> {
   const T* terms;
   uint32_t n_terms;  // padded
-  T alpha[kMostPanelTerms];
+  T alpha[kMostTerms];
 
   __device__ __forceinline__ PatternWeight(const CudaPatternArgs<T>& a, const CudaPatternLeaf& leaf,
                                            const PatternRow<T>& row)
       : terms(a.terms + leaf.weights),
         n_terms((leaf.n_terms + kTermsAtOnce - 1) / kTermsAtOnce * kTermsAtOnce) {
 #pragma unroll
-    for (uint32_t k = 0; k < kMostPanelTerms; ++k)
+    for (uint32_t k = 0; k < kMostTerms; ++k)
       alpha[k] = k < leaf.n_terms ? __ldg(row.alpha + (leaf.first_alpha + k) * row.n_rows) : T(0);
   }
 
@@ -128,7 +128,7 @@ struct PatternWeight<T, true> {
     const T* const from = terms + static_cast<size_t>(pattern) * n_terms;
     T sum = 0;
 #pragma unroll
-    for (uint32_t k = 0; k < kMostPanelTerms; k += kTermsAtOnce) {
+    for (uint32_t k = 0; k < kMostTerms; k += kTermsAtOnce) {
       if (k >= n_terms) break;
 #pragma unroll
       for (uint32_t i = 0; i < kTermsAtOnce; ++i) sum += alpha[k + i] * __ldg(from + k + i);

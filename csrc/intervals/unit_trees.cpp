@@ -41,7 +41,7 @@ UnitTrees::UnitTrees(const Plan& plan, const IntervalLayout& layout)
       units_.end_tree(chunk_of(plan, tree).output);
     }
   }
-  next_.resize(units_.test.size(), -1);
+  units_.next.resize(units_.test.size(), -1);
 }
 
 CodedTrees UnitTrees::trees() const {
@@ -50,7 +50,6 @@ CodedTrees UnitTrees::trees() const {
   trees.n_features = trees.n_players = static_cast<int32_t>(plan_.features.size());
   trees.n_first = n_walked_;
   trees.intercept = plan_.constant.data();
-  trees.next = next_.data();
   return units_.trees(trees);
 }
 
@@ -61,7 +60,7 @@ void UnitTrees::reserve(const IntervalLayout& layout) {
   // Merged trees have fewer nodes than the trees themselves, even with the paths that their parts repeat.
   for (const Unit& unit : layout.units.units) n_nodes += 2 * unit.n_nodes + 1;
   units_.reserve(n_nodes);
-  next_.reserve(n_nodes);
+  units_.next.reserve(n_nodes);
 }
 
 void UnitTrees::begin_tree(size_t tree) {
@@ -96,14 +95,14 @@ void UnitTrees::add_part(const MergedTrees& merged, size_t leaves, size_t leaves
     int32_t last = -1;
     const auto add = [&] {
       const int32_t number = units_.add_node(nodes.cover[place.node]);
-      next_.push_back(-1);
+      units_.next.push_back(-1);
       if (last >= 0)
-        next_[first + last] = number;
+        units_.next[first + last] = number;
       else if (place.parent >= 0)
         (place.right ? units_.right : units_.left)[first + place.parent] = number;
       return last = number;
     };
-    for (int32_t i = place.node; i >= 0; i = merged.next[i]) {
+    for (int32_t i = place.node; i >= 0; i = nodes.next[i]) {
       const size_t first_leaf = merged.first_leaf[i];
       if (first_leaf >= leaves_end || first_leaf + merged.n_leaves[i] <= leaves) continue;
       const int32_t number = add();

@@ -38,7 +38,6 @@ class UnitTrees {
   const DecideNode* nodes_ = nullptr;
   const double *shares_ = nullptr, *values_ = nullptr;
   CodedTreeArrays units_;
-  std::vector<int32_t> next_;
 };
 
 }  // namespace skshap

@@ -99,6 +99,7 @@ CodedTrees CodedTreeArrays::trees(CodedTrees like) const {
   like.left = left.data();
   like.right = right.data();
   like.player = player.data();
+  like.next = next.empty() ? nullptr : next.data();
   like.test = test.data();
   like.cover = cover.data();
   like.value = value.data();

@@ -82,6 +82,7 @@ struct CodedTreeArrays {
   int32_t width = 1;  // of values
   std::vector<int64_t> tree_offsets{0};
   std::vector<int32_t> tree_output, left, right, player;
+  std::vector<int32_t> next;  // see CodedTrees::next; for trees that are not merged, or else by node
   std::vector<DecideNode> test;
   std::vector<double> cover, value;
 

@@ -78,7 +78,7 @@ class Merger {
     double value = 0;
     const size_t n_inner = group_members(value);
     const bool has_leaf = n_inner < place_members_.size();
-    const int32_t first = static_cast<int32_t>(out_.next.size());
+    const int32_t first = static_cast<int32_t>(out_.nodes.next.size());
     if (place.parent >= 0) (place.right ? out_.nodes.right : out_.nodes.left)[place.parent] = first;
     for (size_t i = 0; i < groups_.size(); ++i) {
       const bool last = i + 1 == groups_.size() && !has_leaf;
@@ -125,7 +125,7 @@ class Merger {
   // Add a node, which is the last one in its place or is followed by the next node. Return its number.
   int32_t add_node(double cover, bool last) {
     const int32_t number = out_.nodes.add_node(cover);
-    out_.next.push_back(last ? -1 : number + 1);
+    out_.nodes.next.push_back(last ? -1 : number + 1);
     return number;
   }
 
@@ -151,10 +151,10 @@ class Merger {
   // Count the leaves below each node, and number them.
   void count_leaves() {
     const CodedTreeArrays& nodes = out_.nodes;
-    const size_t n_nodes = out_.next.size();
+    const size_t n_nodes = out_.nodes.next.size();
     const auto places = [&](size_t node, const auto& visit) {
       for (const int32_t place : {nodes.left[node], nodes.right[node]})
-        for (int32_t i = place; i >= 0; i = out_.next[i]) visit(static_cast<size_t>(i));
+        for (int32_t i = place; i >= 0; i = out_.nodes.next[i]) visit(static_cast<size_t>(i));
     };
     out_.first_leaf.resize(n_nodes);
     out_.n_leaves.resize(n_nodes);
@@ -162,7 +162,7 @@ class Merger {
       out_.n_leaves[i] = nodes.left[i] < 0;
       places(i, [&](size_t child) { out_.n_leaves[i] += out_.n_leaves[child]; });
     }
-    for (int32_t i = 0; i >= 0; i = out_.next[i]) {
+    for (int32_t i = 0; i >= 0; i = out_.nodes.next[i]) {
       out_.first_leaf[i] = out_.n_all_leaves;
       out_.n_all_leaves += out_.n_leaves[i];
     }

@@ -22,7 +22,6 @@ struct MergedTrees {
   // them is their parent's child; the nodes in the place of the root begin with the first node. A leaf is the
   // last node in its place.
   CodedTreeArrays nodes;
-  std::vector<int32_t> next;                 // by node: see CodedTrees::next
   std::vector<size_t> first_leaf, n_leaves;  // by node: the leaves below it, numbered from left to right
   size_t n_all_leaves = 0;
 };

@@ -18,29 +18,6 @@ OwenPath::OwenPath(const Plan& plan)
       path_(plan.features.size()),
       place_(number_of_groups(plan), kNone) {}
 
-template <class Visit>
-void OwenPath::for_leaves(const Visit& visit) {
-  const int32_t n_inner = static_cast<int32_t>(tree_->n_inner);
-  const int32_t* const children = plan_.children.data() + tree_->children;
-  std::vector<bool> right;  // by node of the path
-  for (int32_t node = 0;;) {
-    if (node < n_inner) {
-      enter(node);
-      right.push_back(false);
-    } else {
-      visit();
-      while (right.back()) {
-        right.pop_back();
-        leave();
-        if (right.empty()) return;
-      }
-      right.back() = true;
-    }
-    take(right.back());
-    node = children[2 * splits_.back().node + right.back()];
-  }
-}
-
 bool OwenPath::open(const TreeProgram& tree) {
   tree_ = &tree;
   most_.assign(tree.n_inner, 0);
@@ -62,12 +39,15 @@ bool OwenPath::open(const TreeProgram& tree) {
   return all_fit;
 }
 
-uint32_t OwenPath::enter(int32_t node) {
+void OwenPath::enter(int32_t node, bool right) {
   const int32_t feature = feature_of_column_[plan_.decide[tree_->decide + node].column];
   const bool is_new = !path_.find(feature);
   path_.enter(feature);
-  splits_.push_back({node, is_new});
-  if (!is_new) return bits_[path_.last_place()];
+  const uint32_t bits = is_new ? enter_group(node, feature) : bits_[path_.last_place()];
+  splits_.push_back({.node = node, .is_new = is_new, .right = right, .second = false, .bits = bits});
+}
+
+uint32_t OwenPath::enter_group(int32_t node, int32_t feature) {
   const int32_t id = plan_.groups[feature];
   if (place_[id] == kNone) {
     if (groups_.empty()) next_bit_ = std::max(most_groups_, kLeastGroupBits);

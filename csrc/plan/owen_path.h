@@ -63,18 +63,45 @@ class OwenPath {
 
   explicit OwenPath(const Plan& plan);
 
+  // A split of the path.
+  struct Split {
+    int32_t node;
+    bool is_new;    // whether its feature is new on the path
+    bool right;     // which subtree is visited
+    bool second;    // whether the other one was visited before
+    uint32_t bits;  // of the rows that fail the split
+  };
+
   // Begin a tree. Return whether the tree is within the limits in the plan's precision.
   bool open(const TreeProgram& tree);
 
-  // Continue the path of a tree within the limits by a split. Return the bits of the rows that fail the
-  // split. Calls of `take` follow, one for each edge of the split.
-  uint32_t enter(int32_t node);
-  void take(bool right) {
-    path_.take(bit_of(splits_.back().node, right), plan_.shares[tree_->decide + splits_.back().node]);
+  // Visit the nodes of a tree within the limits. Call on_node() at each inner node, which is the last split
+  // of the path, and on_leaf(number among the leaves of the tree) at each leaf. right_first(node) says
+  // whether the right subtree is visited before the left one.
+  template <class RightFirst, class OnNode, class OnLeaf>
+  void walk(const RightFirst& right_first, const OnNode& on_node, const OnLeaf& on_leaf) {
+    const int32_t n_inner = static_cast<int32_t>(tree_->n_inner);
+    const int32_t* const children = plan_.children.data() + tree_->children;
+    for (int32_t node = 0;;) {
+      if (node < n_inner) {
+        enter(node, right_first(node));
+        on_node();
+      } else {
+        on_leaf(node - n_inner);
+        while (splits_.back().second) {
+          leave();
+          if (splits_.empty()) return;
+        }
+        splits_.back().right = !splits_.back().right;
+        splits_.back().second = true;
+      }
+      const Split& split = splits_.back();
+      path_.take(bit_of(split.node, split.right), plan_.shares[tree_->decide + split.node]);
+      node = children[2 * split.node + split.right];
+    }
   }
-  // Return to the path above the last split.
-  void leave();
 
+  const std::vector<Split>& splits() const { return splits_; }
   const std::vector<PathGroup>& groups() const { return groups_; }
   const PathStep& step(int32_t i) const { return path_.steps()[i]; }
 
@@ -101,14 +128,17 @@ class OwenPath {
 
  private:
   static constexpr int32_t kNone = -1;
-  struct OwenSplit {
-    int32_t node;
-    bool is_new;  // whether its feature is new on the path
-  };
-
+  // Continue the path by a split.
+  void enter(int32_t node, bool right);
+  // Return the bits of the rows that fail a split whose feature is new on the path.
+  uint32_t enter_group(int32_t node, int32_t feature);
+  // Return to the path above the last split.
+  void leave();
   // Call visit() at each leaf.
   template <class Visit>
-  void for_leaves(const Visit& visit);
+  void for_leaves(const Visit& visit) {
+    walk([](int32_t) { return false; }, [] {}, [&](int32_t) { visit(); });
+  }
   template <class T>
   bool fits() const;
 
@@ -121,7 +151,7 @@ class OwenPath {
   int most_groups_ = 0;         // on a path of the tree
   std::vector<PathGroup> groups_;
   std::vector<uint32_t> bits_;  // by step
-  std::vector<OwenSplit> splits_;
+  std::vector<Split> splits_;
   int next_bit_ = 0;
 };
 

@@ -35,12 +35,6 @@ class OwenLeafWriter {
 
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
-  // A visit of a node of the path: which subtree is visited, and whether it is the second one.
-  struct Visit {
-    int32_t node;
-    bool right, second;
-    uint32_t bits;
-  };
 
   void write_tree(const TreeProgram& tree) {
     if (!tree.n_inner) return;
@@ -54,29 +48,12 @@ class OwenLeafWriter {
     const auto below = [&](int32_t child) { return child < n_inner ? n_below_[child] : 1; };
     for (int32_t node = n_inner - 1; node >= 0; --node)
       n_below_[node] = below(children[2 * node]) + below(children[2 * node + 1]);
-    for (int32_t node = 0;;) {
-      if (node < n_inner) {
-        const bool right = below(children[2 * node + 1]) < below(children[2 * node]);
-        const uint32_t bits = path_.enter(node);
-        if (is_open_) ensure_chunk();
-        visits_.push_back({node, right, false, bits});
-        if (is_open_) write_node(visits_.back());
-        path_.take(right);
-        node = children[2 * node + right];
-        continue;
-      }
-      write_leaf(static_cast<size_t>(node - n_inner));
-      while (!visits_.empty() && visits_.back().second) {
-        visits_.pop_back();
-        path_.leave();
-      }
-      if (visits_.empty()) return;
-      Visit& visit = visits_.back();
-      visit.right = !visit.right;
-      visit.second = true;
-      path_.take(visit.right);
-      node = children[2 * visit.node + visit.right];
-    }
+    path_.walk([&](int32_t node) { return below(children[2 * node + 1]) < below(children[2 * node]); },
+               [&] {
+                 if (is_open_) ensure_chunk();
+                 if (is_open_) write_node(path_.splits().back());
+               },
+               [&](int32_t leaf) { write_leaf(static_cast<size_t>(leaf)); });
   }
 
   const DecideNode& test(int32_t node) const { return plan_.decide[tree_->decide + node]; }
@@ -94,7 +71,7 @@ class OwenLeafWriter {
     if (is_open_) return;
     is_open_ = true;
     chunk_ = {static_cast<uint32_t>(out_.stages.size()), 0, static_cast<uint32_t>(program_.slots.size()), 0};
-    for (const Visit& visit : visits_) write_node(visit);
+    for (const OwenPath::Split& split : path_.splits()) write_node(split);
   }
 
   void end_chunk() {
@@ -149,15 +126,15 @@ class OwenLeafWriter {
 
   // --- Operations ---
 
-  void write_node(const Visit& visit) {
+  void write_node(const OwenPath::Split& split) {
     ensure_stage(4, 0, 0);
-    const CudaColumns::Decision decision = columns_.decision(test(visit.node));
-    const uint32_t kind = visit.second ? kOwenEdge : kOwenNode;
+    const CudaColumns::Decision decision = columns_.decision(test(split.node));
+    const uint32_t kind = split.second ? kOwenEdge : kOwenNode;
     // The left subtree has the rows that pass the comparison, unless the test is flipped.
-    const bool passes = visit.right == static_cast<bool>(decision.flags & kNodeFlip);
+    const bool passes = split.right == static_cast<bool>(decision.flags & kNodeFlip);
     ops_.insert(ops_.end(), {kind | decision.flags << kOwenFlagShift | decision.column << kOwenColumnShift,
-                             decision.operand, passes ? 0 : visit.bits, passes ? visit.bits : 0});
-    if (!visit.second) out_.most_postponed = std::max(out_.most_postponed, ++n_postponed_);
+                             decision.operand, passes ? 0 : split.bits, passes ? split.bits : 0});
+    if (!split.second) out_.most_postponed = std::max(out_.most_postponed, ++n_postponed_);
   }
 
   void write_leaf(size_t leaf) {
@@ -319,7 +296,6 @@ class OwenLeafWriter {
   int32_t output_ = 0;
   std::vector<uint32_t> slot_of_;  // by feature
   std::vector<int32_t> n_below_;
-  std::vector<Visit> visits_;
   // The open chunk and stage.
   bool is_open_ = false;
   CudaOwenChunk chunk_{};

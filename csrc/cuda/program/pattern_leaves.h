@@ -20,8 +20,8 @@ constexpr size_t kNumberOfPatternForms = std::size(kPatternForms);
 constexpr uint32_t kNarrowBits = 32;
 // The number of patterns of a run is padded to a multiple of this number.
 constexpr uint32_t kPatternsAtOnce = 4;
-// The most terms of a panel, and the multiple to which the weights of a pattern are padded.
-constexpr uint32_t kMostPanelTerms = 16, kTermsAtOnce = 4;
+// The multiple to which the weights of a pattern are padded.
+constexpr uint32_t kTermsAtOnce = 4;
 
 // A split on the path of a leaf. Unless the row goes left, it fails `bit` of its pattern.
 struct alignas(16) CudaPathTest {

@@ -107,8 +107,8 @@ constexpr int64_t kMostLeafRows = 1 << 15;
 // each sum in single precision has few summands.
 constexpr size_t kRescaledChunks = 32;
 // Rescaled outputs: the most terms that a thread keeps in registers. For each even number up to this one,
-// there is a kernel.
-constexpr int kMostTerms = 16;
+// there is a kernel. A panel of the weights of patterns has no more terms, either.
+constexpr uint32_t kMostTerms = 16;
 // Rescaled outputs: the threads of a block that finds the factors of terms.
 constexpr int kFactorThreads = 128;
 // Rescaled outputs: the most warps of a block that finds indices, and its shared memory, if it may choose.
