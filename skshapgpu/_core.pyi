@@ -182,6 +182,20 @@ def lane_plan(plan: Plan, most_bytes: int) -> Plan | None:
     if paths have at most 16 features (with "BII", at most 64).
     """
 
+def background_lane_plan(
+    ensemble: dict[str, Any],
+    precision: str,
+    background: np.ndarray,
+    weights: np.ndarray,
+    index: str,
+    most_bytes: int,
+    n_threads: int = 1,
+) -> Plan | None:
+    """Compile a plan of the same values as :func:`background_plan`, like :func:`lane_plan`.
+
+    There are at most 64 background rows. Each adds as many leaves as the trees have.
+    """
+
 def can_have_cells(plan: Plan) -> bool:
     """Return whether a plan can be explained by cells that occur.
 

@@ -14,4 +14,9 @@ bool can_have_lanes(const Plan& plan);
 // the result has no lanes, and explains nothing.
 Plan make_lane_plan(const Plan& plan, size_t most_bytes);
 
+// Likewise for values against background data: a few `rows`, with weights that add up to 1. If the leaves of
+// the trees cannot be in lanes, the result has no lanes, either.
+Plan make_background_lane_plan(const EnsembleView& ensemble, Precision precision, const Rows& rows,
+                               const double* weights, Index index, size_t most_bytes, int64_t n_threads);
+
 }  // namespace skshap

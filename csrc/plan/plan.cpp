@@ -162,9 +162,9 @@ size_t walk_stack(const WalkProgram& program, const Chunk& chunk) {
   return rows * stack_size(chunk.n_nodes, n_outputs, chunk.height, chunk.n_values, program.order);
 }
 
-Plan make_plan(const CodedTrees& trees, const Plan& like, int64_t n_threads) {
+Plan make_plan(const CodedTrees& trees, const Plan& like, int64_t n_threads, bool walks) {
   Plan plan = empty_plan(like, trees, like.precision, 1, like.index);
-  return PlanCompiler(trees, std::move(plan), true, n_threads).compile();
+  return PlanCompiler(trees, std::move(plan), walks, n_threads).compile();
 }
 
 Plan make_plan(const EnsembleView& ensemble, Precision precision, int order, Index index, bool walks,

@@ -42,8 +42,8 @@ Plan make_plan(const EnsembleView& ensemble, Precision precision, int order = 1,
                Index index = Index::kShapley, bool walks = true, int64_t n_threads = 1);
 
 // Compile coded trees for path-dependent values with the precision and the index of `like`, whose columns
-// they test.
-Plan make_plan(const CodedTrees& trees, const Plan& like, int64_t n_threads);
+// they test. Without `walks`, the plan has no programs of the walk, as above.
+Plan make_plan(const CodedTrees& trees, const Plan& like, int64_t n_threads, bool walks = true);
 
 // Compile a plan for Shapley or Banzhaf values against background data: `rows` with weights that add up to 1.
 // Tables take at most table_bytes. Throw std::invalid_argument if a path has more than 64 different features.

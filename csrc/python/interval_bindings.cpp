@@ -4,6 +4,7 @@
 #include "cells/builder.h"
 #include "intervals/builder.h"
 #include "lanes/builder.h"
+#include "python/arguments.h"
 #include "python/plan_results.h"
 
 namespace skshap {
@@ -43,10 +44,26 @@ Plan compile_intervals(const Plan& plan, const IntervalLayout& layout, int n_thr
   return compile_interruptibly([&] { return make_interval_plan(plan, layout, n_threads, unwalked); });
 }
 
+// Return a plan with leaves in lanes, or None without lanes.
+py::object or_none(Plan plan) { return plan.lanes.any() ? py::cast(std::move(plan)) : py::none(); }
+
 py::object compile_lanes(const Plan& plan, size_t most_bytes) {
   if (!can_have_lanes(plan)) return py::none();
-  Plan lanes = compile_interruptibly([&] { return make_lane_plan(plan, most_bytes); });
-  return lanes.lanes.any() ? py::cast(std::move(lanes)) : py::none();
+  return or_none(compile_interruptibly([&] { return make_lane_plan(plan, most_bytes); }));
+}
+
+py::object compile_background_lanes(const py::dict& ensemble, const std::string& precision,
+                                    const py::array& background, const py::array& weights,
+                                    const std::string& index, size_t most_bytes, int n_threads) {
+  const Precision plan_precision = precision_named(precision);
+  const Index which = index_named(index);
+  require_threads(n_threads);
+  const BackgroundRows data = background_rows(ensemble, background, weights);
+  if (data.rows.n_rows > kBlockRows) throw py::value_error("there are too many background rows for lanes");
+  return or_none(with_view(ensemble, [&](const EnsembleView& view) {
+    return make_background_lane_plan(view, plan_precision, data.rows, data.weights, which, most_bytes,
+                                     n_threads);
+  }));
 }
 
 Plan compile_cells(const Plan& plan, int n_threads) {
@@ -77,6 +94,9 @@ void bind_intervals(py::module_& module) {
   module.def("can_have_cells", &can_have_cells, py::arg("plan"));
   module.def("cell_plan", &compile_cells, py::arg("plan"), py::arg("n_threads") = 1);
   module.def("lane_plan", &compile_lanes, py::arg("plan"), py::arg("most_bytes"));
+  module.def("background_lane_plan", &compile_background_lanes, py::arg("ensemble"), py::arg("precision"),
+             py::arg("background"), py::arg("weights"), py::arg("index"), py::arg("most_bytes"),
+             py::arg("n_threads") = 1);
 }
 
 }  // namespace skshap

@@ -105,7 +105,7 @@ class KindPlan:
         if intervals == NO_INTERVALS:
             plan = self._compile_trees(tables)
         elif intervals == LANES:
-            plan = _core.lane_plan(self._plans[NO_INTERVALS], self.model.interval_room())
+            plan = self._compile_lanes()
             if plan is None:
                 return None
         elif intervals == CELLS:
@@ -115,6 +115,10 @@ class KindPlan:
         info = plan.info()
         self.model.table_sizes[self.kind, intervals] = info["table_bytes"] - info["borrowed_bytes"]
         return plan
+
+    def _compile_lanes(self) -> Any:
+        """Return the plan whose leaves are in lanes, or None if they cannot be."""
+        return _core.lane_plan(self._plans[NO_INTERVALS], self.model.interval_room())
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         """Return the plan without tables by intervals."""
@@ -380,11 +384,34 @@ class KindPlan:
 class BackgroundPlan(KindPlan):
     """The plan of SHAP values or Banzhaf values of the margin against background data."""
 
-    _can_have_lanes = _can_have_cells = False
+    _can_have_cells = False
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         index, room = self.kind.core_index, self._table_room()
         return _core.background_plan(*self._background(), index, room, self._n_threads, tables)
+
+    def _compile_lanes(self) -> Any:
+        index, room = self.kind.core_index, self.model.interval_room()
+        return _core.background_lane_plan(*self._background(), index, room, self._n_threads)
+
+    @property
+    def _n_background(self) -> int:
+        assert self.model.background is not None
+        return len(self.model.background.weights)
+
+    @property
+    def may_have_lanes(self) -> bool:
+        return super().may_have_lanes and self._n_background <= tree_costs.MOST_LANE_BACKGROUND
+
+    @computed_once
+    def few_rows_seconds(self) -> float:
+        """Seconds in which one thread looks up few rows."""
+        return tree_costs.few_lookups_seconds(self.groups)
+
+    @computed_once
+    def lane_build_seconds(self) -> float:
+        # Each background row has its leaves.
+        return self._n_background * tree_costs.lane_build_seconds(self.groups)
 
     def _background(self) -> tuple[dict[str, Any], str, np.ndarray, np.ndarray]:
         """Return the ensemble, the precision and the background data, as the core takes them."""
@@ -428,7 +455,7 @@ class TiledPlan(BackgroundPlan):
 class LinkPlan(BackgroundPlan):
     """The plan of SHAP values of a link, which is a function of the margin."""
 
-    _can_have_tables = False
+    _can_have_tables = _can_have_lanes = False
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         model, link = self.model, self.model.link
@@ -481,7 +508,7 @@ class LinkPlan(BackgroundPlan):
 class LinearPlan(BackgroundPlan):
     """The plan of values of trees whose leaves are linear functions."""
 
-    _can_have_tables = False
+    _can_have_tables = _can_have_lanes = False
 
     def _compile_trees(self, tables: dict[str, np.ndarray] | None) -> Any:
         index = self.kind.core_index

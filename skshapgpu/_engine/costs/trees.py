@@ -84,6 +84,11 @@ _LANE_STEP = {
 _FEW_ROWS_LEAF = {"avx512": 1.6e-8, "avx2": 1.6e-8, "neon": 2e-8, "baseline": 2.4e-8}
 _LANE_LEAF = 6e-7
 
+#: Against up to this many background rows, leaves may be in lanes, too. Few rows look up background tables in
+#: about _FEW_LOOKUPS_LEAF seconds for each leaf, most of which they take to decide the nodes.
+MOST_LANE_BACKGROUND = 8
+_FEW_LOOKUPS_LEAF = 8e-9
+
 #: Number of lanes of a part, which a thread takes: kPartChunks * kChunkLanes of csrc/lanes/builder.cpp. A
 #: lane has one or two leaves.
 _LANE_PART = 16 * 1024
@@ -222,6 +227,11 @@ def cpu_seconds(
 def few_rows_seconds(groups: Sequence[TreeGroup]) -> float:
     """Return the seconds in which one thread walks up to ``MOST_LANE_ROWS`` rows."""
     return _FEW_ROWS_LEAF[instruction_set()] * sum(group.n_walked_leaves for group in groups)
+
+
+def few_lookups_seconds(groups: Sequence[TreeGroup]) -> float:
+    """Return the seconds in which one thread looks up up to ``MOST_LANE_ROWS`` rows in background tables."""
+    return _FEW_LOOKUPS_LEAF * sum(group.n_leaves for group in groups)
 
 
 def may_put_into_lanes(walking: float, building: float, n_rows: int, expected_rows: int | None) -> bool:
