@@ -84,7 +84,8 @@ Plan make_background_lane_plan(const EnsembleView& ensemble, Precision precision
   const CodedEnsemble coded(ensemble, n_threads);
   static_cast<CodedColumns&>(like) = coded.columns;
   BackgroundTrees trees(coded, rows);
-  for (int row = 0; row < static_cast<int>(rows.n_rows); ++row) trees.add(row, weights[row]);
+  for (int row = 0; row < static_cast<int>(rows.n_rows); ++row)
+    if (weights[row] != 0) trees.add(row, weights[row]);
   const Plan plan = make_plan(trees.trees(), like, n_threads, false);
   return can_have_lanes(plan) ? make_lane_plan(plan, most_bytes) : Plan{};
 }

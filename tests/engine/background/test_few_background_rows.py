@@ -50,6 +50,15 @@ def assert_is_the_definition(
             np.testing.assert_allclose(plan.base_value, expected.base_value, rtol=1e-12, atol=1e-12)
 
 
+def test_a_background_row_of_weight_0_has_no_leaves() -> None:
+    ensemble = random_ensemble(2, n_trees=5, n_features=4)
+    rows = random_rows(1, ensemble, 8)
+    weights = np.array([0.25, 0, 0.75])
+    assert_is_the_definition(ensemble, rows[3:], rows[:3], weights)
+    with_it, without_it = (lanes_of(ensemble, rows[i], weights[i]) for i in ([0, 1, 2], [0, 2]))
+    assert with_it.info()["n_leaves"] == without_it.info()["n_leaves"]
+
+
 @given(
     options=ensemble_options(max_used=5),
     n_background=st.sampled_from([1, 2, 3, 7]),
