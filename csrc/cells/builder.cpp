@@ -146,7 +146,10 @@ class UnitTaker {
     if (!cells_.margin_trees.any()) cells_.leaf_values.reserve(trees_.leaf_values.size());
     for (size_t number = 0; number < trees_.chunks.size(); ++number) {
       const Chunk& chunk = trees_.chunks[number];
-      for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) take(trees_.trees[i], number);
+      for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
+        take(trees_.trees[i], number);
+        if (has_chains(chunk)) take_chain(i, number);
+      }
     }
     trees_.decide = {};
     trees_.shares = {};
@@ -188,6 +191,35 @@ class UnitTaker {
     if (unit.n_above == 0) cells_.leaf_values.insert(cells_.leaf_values.end(), width, 0.0);
     cells_.leaf_values.insert(cells_.leaf_values.end(), first + static_cast<std::ptrdiff_t>(n_less * width),
                               first + static_cast<std::ptrdiff_t>(tree.n_leaves * width));
+  }
+
+  // Walks of other chunks, and in double precision, do not take chains apart.
+  bool has_chains(const Chunk& chunk) const {
+    return chunk.radau && chunk.output >= 0 && trees_.precision == Precision::kSingle;
+  }
+
+  // Take the nodes above a unit out of the program of its tree. A node on a feature that is tested above
+  // twice, and a node fused with the unit, stay in the program, as do the nodes below them.
+  void take_chain(size_t tree, size_t chunk) {
+    CellUnit& unit = cells_.units[static_cast<size_t>(trees_.trees[tree].source)];
+    const size_t end = tree + 1 < trees_.trees.size() ? trees_.trees[tree + 1].ops : trees_.ops.size();
+    uint32_t* const ops = trees_.ops.data();
+    const auto code = [&](size_t i) { return static_cast<uint8_t>(ops[i]); };
+    size_t n = 0;
+    while (n < unit.n_above && code(unit.ops + n) == kEnterNew && code(end - 2 - n) == kExitLeafNew) ++n;
+    ops[end - 1 - n] = kEnd;
+    unit.ops += static_cast<uint32_t>(n);
+    unit.constants += static_cast<uint32_t>(kChainConstants * n);
+    unit.chain = static_cast<uint32_t>(end_of_constants(tree, chunk) - kChainConstants * n);
+    unit.n_chain = static_cast<uint16_t>(n);
+  }
+
+  // Return the end of the constants of a tree. They are followed by those of the next tree of the chunk, or
+  // by the quadrature of the next chunk.
+  size_t end_of_constants(size_t tree, size_t chunk) const {
+    if (tree + 1 < trees_.chunks[chunk].tree_end) return trees_.trees[tree + 1].constants;
+    if (chunk + 1 < trees_.chunks.size()) return trees_.chunks[chunk + 1].quadrature;
+    return trees_.constants_float.size() + trees_.constants_double.size();
   }
 
   CellProgram& cells_;

@@ -32,12 +32,19 @@ struct CellKey {
   uint16_t first;      // the key before all steps
 };
 
+// The constants of a node of a unit's chain, on the way down and again on the way up.
+constexpr size_t kChainConstants = 3;
+
 struct CellUnit {
   // Positions in CellProgram.
   uint32_t keys, columns, steps, tests, leaf_values, ops, constants;
   uint32_t chunk;  // in the plan of the units' trees
+  // The first n_chain nodes of the tree, which are tested above the unit, are walked by themselves (see
+  // cells/chains.h). Their constants for going up are from `chain` on, the last node first.
+  uint32_t chain;
   uint16_t n_keys, n_columns, n_tests;
   uint16_t n_above;  // the first tests, which are boxes unless they are categorical
+  uint16_t n_chain;
 };
 
 // Units with the same output, which follow each other and add to the same sums.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/aligned.h"
+#include "cells/chains.h"
 #include "cells/part_sums.h"
 #include "cells/program.h"
 #include "plan/tree_paths.h"
@@ -271,6 +272,7 @@ class PartWorker {
   // Walk the cells of a unit, and write their entries from number `first` on.
   void walk(const CellUnit& unit, size_t n_cells, size_t first) {
     const Chunk& chunk = trees_.chunks[unit.chunk];
+    if constexpr (sizeof(T) == sizeof(float)) chain_.take(cells_, unit, phi_.data());
     for (size_t begin = 0; begin < n_cells; begin += kBlockRows) {
       const size_t n = std::min<size_t>(kBlockRows, n_cells - begin);
       kernels().cells->decide({.tests = cells_.tests.data() + unit.tests,
@@ -300,19 +302,22 @@ class PartWorker {
 
   void walk_block(const CellUnit& unit, const Chunk& chunk, int n_cells) {
     const T* const nodes = constants<T>(trees_).data() + chunk.quadrature;
-    run_walk(kernels(), trees_.order, chunk.output < 0,
-             WalkArgs<T>{.ops = trees_.ops.data() + unit.ops,
-                         .constants = constants<T>(trees_).data() + unit.constants,
-                         .words = words_.data(),
-                         .nodes = nodes,
-                         .weights = nodes + chunk.n_nodes,
-                         .n_nodes = chunk.n_nodes,
-                         .n_outputs = static_cast<int>(n_outputs_),
-                         .height = chunk.height,
-                         .n_rows = n_cells,
-                         .phi = phi_.data(),
-                         .output_stride = chunk.slots.size() * kBlockRows,
-                         .stack = stack_.data()});
+    const WalkArgs<T> walk_args{.ops = trees_.ops.data() + unit.ops,
+                                .constants = constants<T>(trees_).data() + unit.constants,
+                                .words = words_.data(),
+                                .nodes = nodes,
+                                .weights = nodes + chunk.n_nodes,
+                                .n_nodes = chunk.n_nodes,
+                                .n_outputs = static_cast<int>(n_outputs_),
+                                .height = chunk.height,
+                                .n_rows = n_cells,
+                                .phi = phi_.data(),
+                                .output_stride = chunk.slots.size() * kBlockRows,
+                                .stack = stack_.data()};
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (unit.n_chain > 0) return chain_.walk(walk_args);
+    }
+    run_walk(kernels(), trees_.order, chunk.output < 0, walk_args);
   }
 
   // Find the features of a unit, and their slots in the unit's chunk.
@@ -375,6 +380,7 @@ class PartWorker {
   std::vector<uint16_t, AlignedAllocator<uint16_t>> codes_;      // of a unit's cells, [column][code_stride_]
   size_t code_stride_ = 0;
   Aligned<T> phi_, stack_, zeros_;
+  UnitChain chain_;  // of the unit, in single precision
   Aligned<uint64_t> words_, reach_;
   std::vector<IndexColumn> index_columns_;  // of the unit
   std::vector<int32_t> unit_features_;
@@ -522,11 +528,12 @@ size_t scratch_bytes_of(const Plan& plan) {
   const size_t rows = kTileRows, n_outputs = static_cast<size_t>(plan.n_outputs);
   const Needs needs(plan);
   const size_t entries = kTablesAtOnce * rows * 3 / 2;  // their number grows by halves
-  const size_t thread =
-      rows * 2 * (needs.n_keys + kTablesAtOnce + 4) +
-      2 * rows * (needs.row_size * sizeof(T) + TileSums::row_bytes(needs.n_outputs, 1)) +
-      (sizeof(uint32_t) << 16) + entries * (needs.row_size * sizeof(T) + needs.n_outputs * sizeof(double)) +
-      rows * (needs.n_columns + 1) * sizeof(uint16_t) * 3 / 2 + (needs.n_phi + needs.n_stack) * sizeof(T);
+  const size_t thread = rows * 2 * (needs.n_keys + kTablesAtOnce + 4) +
+                        2 * rows * (needs.row_size * sizeof(T) + TileSums::row_bytes(needs.n_outputs, 1)) +
+                        (sizeof(uint32_t) << 16) +
+                        entries * (needs.row_size * sizeof(T) + needs.n_outputs * sizeof(double)) +
+                        rows * (needs.n_columns + 1) * sizeof(uint16_t) * 3 / 2 +
+                        (needs.n_phi + needs.n_stack) * sizeof(T) + UnitChain::bytes(needs.n_columns);
   const size_t tile =
       rows * (TileSums::row_bytes(n_outputs, plan.features.size()) + 3 * TileSums::row_bytes(n_outputs, 1)) +
       rows / kBlockRows * code_bytes(plan) + rows * kMostSideBySide * sizeof(uint16_t);

@@ -368,6 +368,74 @@ void add_cell_sums(const CellSumArgs<T>& args) {
     }
 }
 
+// The vectors of cells in flight.
+constexpr int kChainVectors = 4;
+
+// The arguments are copies, so that the compiler keeps them in registers although numbers are stored.
+void begin_chain(const CellChainArgs& chain) {
+  using S = FloatVector;
+  constexpr size_t W = S::kWidth;
+  const CellChainArgs args = chain;
+  for (size_t first = 0; first < args.n_cells; first += kChainVectors * W) {
+    float* delta = args.deltas + first;
+    for (size_t j = 0; j < args.n_features; ++j, delta += kBlockRows) {
+      const S::V off = S::set1(-args.zero_fractions[j]), on = S::set1(1 - args.zero_fractions[j]);
+      for (int i = 0; i < kChainVectors; ++i)
+        S::store(delta + i * W,
+                 S::select(S::mask(args.words + 2 * j + 1, static_cast<int>(first / W) + i), off, on));
+    }
+    for (int k = 0; k < args.n_nodes; ++k) {
+      const S::V t = S::set1(args.nodes[k]);
+      S::V c[kChainVectors];
+      for (S::V& factor : c) factor = S::set1(args.weights[k]);
+      delta = args.deltas + first;
+      for (size_t j = 0; j < args.n_features; ++j, delta += kBlockRows) {
+        const S::V z = S::set1(args.zero_fractions[j]);
+        for (int i = 0; i < kChainVectors; ++i) c[i] = S::mul(c[i], S::fma(S::load(delta + i * W), t, z));
+      }
+      for (int i = 0; i < kChainVectors; ++i) S::store(args.c + k * kBlockRows + first + i * W, c[i]);
+    }
+  }
+}
+
+void end_chain(const CellChainArgs& chain) {
+  using S = FloatVector;
+  constexpr size_t W = S::kWidth;
+  const CellChainArgs args = chain;
+  const S::V leaf = S::set1(args.leaf);
+  for (size_t first = 0; first < args.n_cells; first += kChainVectors * W) {
+    S::V lost[kChainVectors];
+    for (S::V& sum : lost) sum = S::zero();
+    float* e = args.c + first;
+    const float* b = args.b + first;
+    for (int k = 0; k < args.n_nodes; ++k, e += kBlockRows, b += kBlockRows) {
+      const S::V dead = S::set1(args.dead[k]);
+      for (int i = 0; i < kChainVectors; ++i) {
+        const S::V product = S::mul(S::load(e + i * W), S::sub(S::load(b + i * W), leaf));
+        lost[i] = S::fma(product, dead, lost[i]);
+        S::store(e + i * W, product);
+      }
+    }
+    for (size_t j = 0; j < args.n_features; ++j) {
+      const float z = args.zero_fractions[j], end = args.ends[j];
+      S::V gained[kChainVectors];
+      for (S::V& sum : gained) sum = S::set1((1 - z) * end);
+      e = args.c + first;
+      for (int k = 0; k < args.n_nodes; ++k, e += kBlockRows) {
+        const S::V gain = S::set1(args.gains[j * args.n_nodes + k]);
+        for (int i = 0; i < kChainVectors; ++i) gained[i] = S::fma(S::load(e + i * W), gain, gained[i]);
+      }
+      const S::V end_lost = S::set1(z * end);
+      float* const phi = args.phi[j] + first;
+      for (int i = 0; i < kChainVectors; ++i) {
+        const S::M alive = S::mask(args.words + 2 * j + 1, static_cast<int>(first / W) + i);
+        const S::V loss = S::sub(S::zero(), S::add(lost[i], end_lost));
+        S::store(phi + i * W, S::add(S::load(phi + i * W), S::select(alive, loss, gained[i])));
+      }
+    }
+  }
+}
+
 constexpr CellKernels kCellKernels{.number = &number_cells,
                                    .put_side_by_side = &put_side_by_side,
                                    .copy_codes = &copy_cell_codes,
@@ -376,7 +444,9 @@ constexpr CellKernels kCellKernels{.number = &number_cells,
                                    .clear = &clear_arrays,
                                    .add_narrow = kAddNarrow,
                                    .add_sums_float = &add_cell_sums<float>,
-                                   .add_sums_double = &add_cell_sums<double>};
+                                   .add_sums_double = &add_cell_sums<double>,
+                                   .begin_chain = &begin_chain,
+                                   .end_chain = &end_chain};
 
 }  // namespace
 }  // namespace skshap

@@ -99,6 +99,29 @@ struct CellSumArgs {
   size_t n_columns;
 };
 
+// The features tested above a unit, for up to 64 cells. In the tree of a unit, they are a chain of nodes,
+// whose right children are leaves with the same value. Let E_k be the product of w_k, the factors of all
+// features of the chain and B_k of the unit less this value. Then a feature with the zero fraction z gets
+//   sum_k E_k (1 - z) / (z (1 - t_k) + t_k) in cells that are alive, and else -sum_k E_k / (1 - t_k).
+// So a node of the quadrature takes few operations for each feature, and no frame of the walk's stack is
+// written and read again. Double precision is rare: there, chains are walked as other nodes are.
+struct CellChainArgs {
+  size_t n_features;
+  int n_nodes;            // K
+  const uint64_t* words;  // [feature][2], written by decide_cells; the second has the cells that are alive
+  const float *nodes, *weights;
+  const float* zero_fractions;
+  const float* gains;  // [feature][node]: (1 - z) / (z (1 - t) + t)
+  const float* dead;   // [node]: 1 / (1 - t)
+  const float* ends;   // by feature: the part of the sum at t = 0, as in simd/scalar_walk_kernel-inl.h
+  float leaf;          // the value of the right children
+  float* const* phi;   // by feature
+  size_t n_cells;
+  float* deltas;  // [feature][64], scratch
+  float* c;       // [node][64]: C of the root of the unit, written by begin_chain
+  float* b;       // [node][64]: B of the root, read by end_chain
+};
+
 struct CellKernels {
   // Return the number of cells.
   size_t (*number)(const CellNumberArgs&);
@@ -111,6 +134,9 @@ struct CellKernels {
   void (*add_narrow)(const NarrowEntryArgs&);  // or null, if no instruction permutes 16 numbers
   void (*add_sums_float)(const CellSumArgs<float>&);
   void (*add_sums_double)(const CellSumArgs<double>&);
+  // Compute C of the root of a unit; and, after the walk of the unit, add what the features above it get.
+  void (*begin_chain)(const CellChainArgs&);
+  void (*end_chain)(const CellChainArgs&);
 
   void add_sums(const CellSumArgs<float>& args) const { add_sums_float(args); }
   void add_sums(const CellSumArgs<double>& args) const { add_sums_double(args); }

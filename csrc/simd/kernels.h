@@ -19,7 +19,7 @@ struct WalkArgs {
   const T* constants;
   const uint64_t* words;  // written by `decide`
   const T* nodes;         // t_k
-  const T* weights;       // w_k
+  const T* weights;       // w_k; or null, if the stack has C of the root: see root_b()
   int n_nodes;            // K
   int n_outputs;          // 1, or the outputs of a vector leaf
   int height;             // of the tallest tree for which the stack is large enough
@@ -34,6 +34,15 @@ struct WalkArgs {
   T* triple_phi = nullptr;  // of order 3: [output][slot of a triple][64]
   size_t triple_stride = 0;
 };
+
+// Return where the walk of scalar leaves in single precision, with Gauss-Radau quadrature, leaves B of the
+// root in its stack, as [K][64]. C of the root is at the beginning of the stack, as [K][64], during the whole
+// walk.
+inline float* root_b(const WalkArgs<float>& args) {
+  static_assert(walk_rows<float>(false) == kBlockRows);
+  const size_t frame = (static_cast<size_t>(args.n_nodes) + 2) * kBlockRows;
+  return args.stack + (static_cast<size_t>(args.height) + 1) * frame;
+}
 
 struct DecideArgs {
   const DecideNode* nodes;

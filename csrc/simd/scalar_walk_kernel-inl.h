@@ -409,9 +409,7 @@ struct ScalarWalker {
     op += 2;
   }
 
-  void run(const uint32_t* op, const T* weights) {
-    for (int k = 0; k < K; ++k)
-      for (int v = 0; v < n_vectors; ++v) S::store(frame + k * kRows + v * W, S::set1(weights[k]));
+  void run(const uint32_t* op) {
     for (;; ++op) {
       const uint32_t slot = *op >> kSlotShift;
       const uint8_t code = static_cast<uint8_t>(*op);
@@ -469,6 +467,14 @@ struct ScalarWalker {
   }
 };
 
+// Set C of the root to the weights. This function is compiled once, not for each K.
+template <class S>
+[[gnu::noinline]] void fill_nodes(const typename S::T* weights, typename S::T* to, size_t stride, int n_nodes,
+                                  int n_vectors) {
+  for (int k = 0; k < n_nodes; ++k, to += stride)
+    for (int v = 0; v < n_vectors; ++v) S::store(to + v * S::kWidth, S::set1(weights[k]));
+}
+
 template <class S, int K, int kRows>
 void walk_scalars(const WalkArgs<typename S::T>& args) {
   using Walker = ScalarWalker<S, K, kRows>;
@@ -482,7 +488,8 @@ void walk_scalars(const WalkArgs<typename S::T>& args) {
                   .phi = args.phi + first,
                   .first = first / S::kWidth,
                   .n_vectors = (n_rows + S::kWidth - 1) / S::kWidth};
-    walker.run(args.ops, args.weights);
+    if (args.weights) fill_nodes<S>(args.weights, walker.frame, kRows, args.n_nodes, walker.n_vectors);
+    walker.run(args.ops);
   }
 }
 

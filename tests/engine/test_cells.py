@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -178,6 +179,20 @@ def test_paths_that_no_row_takes() -> None:
 def test_long_paths(n_features: int) -> None:
     ensemble = random_chain(n_features, 40, n_features)
     assert_is_the_definition(ensemble, chain_rows(1, ensemble, 30))
+
+
+@pytest.mark.parametrize("rare", [1e-12, 1 - 1e-7])
+def test_tests_above_units_that_few_or_most_rows_of_the_data_satisfy(rare: float) -> None:
+    """The values in single precision divide by factors of the features above a unit, which may be small."""
+    ensemble = random_chain(5, 60, 9)
+    cover = ensemble.cover.copy()
+    for level in range(20):  # the nodes that are above most units
+        onward, leaf = 2 * level + 1, 2 * level + 2
+        share = rare if level % 3 == 0 else cover[onward] / (cover[onward] + cover[leaf])
+        cover[onward], cover[leaf] = share, 1 - share
+    ensemble = replace(ensemble, cover=cover)
+    rows = chain_rows(1, ensemble, 500)
+    assert_is_the_walk(ensemble, rows)
 
 
 @pytest.mark.parametrize("n_features", [16, 40, 70])
