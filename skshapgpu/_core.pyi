@@ -127,7 +127,7 @@ class Plan:
           n_lookups, n_places and table_bytes.
         - n_table_trees, n_lookups, table_bytes: number of trees with tables, number and size of the tables.
         - lane_steps: work of a row with leaves in lanes, see :func:`lane_plan`; 0 without them. Their size is
-          in table_bytes.
+          in table_bytes. n_mixed_places: number of places of vectors that hold another feature in each lane.
         - borrowed_bytes: size of the tables if they are borrowed.
         - n_leaves_without_table, n_patterns: number of leaves without a table, and number of patterns of the
           background data at all these leaves.

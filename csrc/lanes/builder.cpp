@@ -10,6 +10,8 @@
 
 #include "base/threads.h"
 #include "lanes/lane_leaves.h"
+#include "lanes/lane_order.h"
+#include "lanes/mixed_places.h"
 #include "lanes/ranked_codes.h"
 #include "plan/quadrature.h"
 #include "simd/kernels.h"
@@ -23,30 +25,24 @@ constexpr size_t kChunkLanes = 1024;
 // thread.
 constexpr size_t kPartChunks = 16;
 
-// Similar entries are gathered from this many, if a vector has on average more than this many times the
-// features of its lanes.
-constexpr size_t kGatheredEntries = 128;
-constexpr double kFewPlaces = 1.25;
-
 // The codes from `lower` on, below `upper`.
 struct Interval {
   uint32_t lower, upper;
 };
 
-// A lane.
-struct Entry {
-  int32_t n_nodes, output;
-  uint32_t n_features;
-  size_t features;  // ranks of the features, ascending
-};
+// In a lane of a mixed place without a test.
+constexpr uint16_t kNoFeature = 0xffff;
 
-// The entries of a vector, and where its lists of numbers begin.
-struct Vector {
-  size_t first, n_entries;      // in the order of the lanes
-  size_t features, n_features;  // ranks
-  uint32_t n_values = 0;        // of a lane
+// The entries of a vector, and where its lists of numbers begin. n_features counts only those that are not in
+// mixed places.
+struct Vector : LaneVector {
+  MixedChoice mixed_places{};
+  size_t mixed = 0;       // number of its first mixed place
+  uint32_t n_values = 0;  // of a lane
   bool has_split = false;
   size_t places = 0, bounds = 0, numbers = 0, values = 0;
+
+  size_t n_places() const { return n_features + mixed_places.n_places; }
 };
 
 // The trees in the order in which they are read.
@@ -61,8 +57,12 @@ void each_tree(const Plan& plan, const OnTree& on_tree) {
 
 class LaneBuilder {
  public:
-  LaneBuilder(const Plan& plan, LeafLanes& lanes) : plan_(plan), lanes_(lanes), rank_(plan.features.size()) {
-    lanes.width = plan.precision == Precision::kSingle ? lane_width<float>() : lane_width<double>();
+  LaneBuilder(const Plan& plan, LeafLanes& lanes)
+      : plan_(plan),
+        lanes_(lanes),
+        rank_(plan.features.size()),
+        order_(plan.features.size(), lane_width(plan)) {
+    lanes.width = static_cast<int>(lane_width(plan));
   }
 
   void build(size_t most_bytes) {
@@ -70,12 +70,13 @@ class LaneBuilder {
                                 [](const Column& column) { return n_thresholds(column) >= kMostCodes; });
     rank_features();
     each_tree(plan_, [&](const Chunk& chunk, const TreeProgram& tree) { read(chunk, tree); });
-    sort();
+    order_.sort();
     place(most_bytes);
     if (!lanes_.any()) return;
     size_t entry = 0;
     each_tree(plan_, [&](const Chunk& chunk, const TreeProgram& tree) { write(chunk, tree, entry); });
     if (lanes_.ranked) rank_chunks();
+    list_mixed_tests();
     if (lanes_.bytes() > most_bytes) {  // with what is known only now
       lanes_ = LeafLanes();
       return;
@@ -85,9 +86,9 @@ class LaneBuilder {
   }
 
  private:
-  template <class T>
-  static int lane_width() {
-    return static_cast<int>(kernels().of<T>().lane_width);
+  static size_t lane_width(const Plan& plan) {
+    return plan.precision == Precision::kSingle ? kernels().of<float>().lane_width
+                                                : kernels().of<double>().lane_width;
   }
   size_t width() const { return static_cast<size_t>(lanes_.width); }
 
@@ -107,125 +108,33 @@ class LaneBuilder {
   }
 
   void read(const Chunk& chunk, const TreeProgram& tree) {
+    std::vector<uint16_t> set;
     reader_.run(chunk, tree, joins_siblings(chunk), [&](const LaneLeaves& leaves) {
-      const size_t first = sets_.size();
-      for (const LeafTest& test : leaves.tests) sets_.push_back(rank_[test.feature]);
-      std::sort(sets_.begin() + static_cast<std::ptrdiff_t>(first), sets_.end());
-      const uint32_t n = static_cast<uint32_t>(leaves.tests.size());
-      entries_.push_back({quadrature_nodes(plan_.index, static_cast<int>(n)), chunk.output, n, first});
+      set.clear();
+      for (const LeafTest& test : leaves.tests) set.push_back(rank_[test.feature]);
+      order_.add(quadrature_nodes(plan_.index, static_cast<int>(set.size())), chunk.output, set);
     });
   }
 
   // Return whether lanes may have two leaves.
   static bool joins_siblings(const Chunk& chunk) { return chunk.output >= 0; }
 
-  const uint16_t* set_of(const Entry& entry) const { return sets_.data() + entry.features; }
-
-  static auto section_of(const Entry& entry) { return std::make_pair(entry.output, entry.n_nodes); }
-
-  // Sort the entries by section. Those of a section are in the order of their sets of features, or in the
-  // order of the trees, in which the leaves of a subtree follow each other. The order with fewer places is
-  // chosen: sets repeat in many trees if there are few features, and hardly ever if there are many.
-  void sort() {
-    order_.resize(entries_.size());
-    std::iota(order_.begin(), order_.end(), size_t{0});
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](size_t a, size_t b) { return section_of(entries_[a]) < section_of(entries_[b]); });
-    std::vector<size_t> by_set;
-    std::vector<uint16_t> features;
-    const auto count_places = [&](const size_t* order, size_t n) {
-      divide(order, n, 0, features);
-      return features.size();
-    };
-    for (auto first = order_.begin(); first != order_.end();) {
-      check_interrupt();
-      const auto end = std::find_if(first, order_.end(), [&](size_t i) {
-        return section_of(entries_[i]) != section_of(entries_[*first]);
-      });
-      by_set.assign(first, end);
-      std::stable_sort(by_set.begin(), by_set.end(),
-                       [&](size_t a, size_t b) { return is_before(entries_[a], entries_[b]); });
-      const size_t n_by_set = count_places(by_set.data(), by_set.size());
-      const size_t n_by_tree = count_places(&*first, by_set.size());
-      if (n_by_set < n_by_tree) std::copy(by_set.begin(), by_set.end(), first);
-      size_t n_features = 0;
-      for (const size_t i : by_set) n_features += entries_[i].n_features;
-      if (static_cast<double>(std::min(n_by_set, n_by_tree) * width()) >
-          kFewPlaces * static_cast<double>(n_features))
-        gather(&*first, by_set.size());
-      first = end;
-    }
-  }
-
-  // Gather similar entries. Each lane of a vector gets the entry with the fewest features that the vector
-  // does not have, among the next ones.
-  void gather(size_t* order, size_t n) const {
-    std::vector<size_t> last_vector(features_.size(), 0);  // by rank, from 1
-    for (size_t i = 0; i < n; ++i) {
-      const size_t number = 1 + i / width();
-      size_t best = i, fewest = kMostPlaces + 1;
-      for (size_t j = i; j < n && j < i + kGatheredEntries && fewest; ++j) {
-        const Entry& entry = entries_[order[j]];
-        const uint16_t* const set = set_of(entry);
-        size_t n_new = 0;  // the features that are rarest are most often new
-        for (size_t f = entry.n_features; f-- && n_new < fewest;) n_new += last_vector[set[f]] != number;
-        if (n_new < fewest) best = j, fewest = n_new;
-        if (i % width() == 0) break;
-      }
-      std::rotate(order + i, order + best, order + best + 1);
-      const Entry& entry = entries_[order[i]];
-      for (uint32_t f = 0; f < entry.n_features; ++f) last_vector[set_of(entry)[f]] = number;
-    }
-  }
-
-  // Return whether the set of features of a leaf comes before that of another. Sets are in the order of the
-  // Gray code whose bits are the features, the most frequent one the lowest: sets that follow each other
-  // differ in few features, and mostly in frequent ones, so that the leaves of a vector have few features.
-  // With 12 features, there are 5 to 8 % fewer places than in lexicographic order.
-  bool is_before(const Entry& a, const Entry& b) const {
-    const uint16_t *const x = set_of(a), *const y = set_of(b);
-    uint32_t i = a.n_features, j = b.n_features;
-    bool is_reversed = false;  // whether an odd number of features are in both sets so far
-    for (; i && j && x[i - 1] == y[j - 1]; --i, --j) is_reversed = !is_reversed;
-    if (!i && !j) return false;
-    const bool has_next = i && (!j || x[i - 1] > y[j - 1]);  // whether the next bit that differs is that of a
-    return has_next == is_reversed;
-  }
-
-  // Divide consecutive entries into vectors, from position `first` of the order on. A vector that would have
-  // too many places ends before it is full.
-  std::vector<Vector> divide(const size_t* order, size_t n, size_t first, std::vector<uint16_t>& features) {
-    std::vector<size_t> last_vector(features_.size(), 0);  // by rank, from 1
-    std::vector<Vector> vectors;
-    features.clear();
-    for (size_t begin = 0, end; begin < n; begin = end) {
-      const size_t number = vectors.size() + 1, begin_features = features.size();
-      for (end = begin; end < n && end - begin < width(); ++end) {
-        const Entry& entry = entries_[order[end]];
-        const uint16_t* const set = set_of(entry);
-        const auto is_new = [&](uint16_t rank) { return last_vector[rank] != number; };
-        const auto n_new = std::count_if(set, set + entry.n_features, is_new);
-        if (features.size() - begin_features + static_cast<size_t>(n_new) > kMostPlaces) break;
-        std::copy_if(set, set + entry.n_features, std::back_inserter(features), is_new);
-        for (uint32_t i = 0; i < entry.n_features; ++i) last_vector[set[i]] = number;
-      }
-      vectors.push_back({first + begin, end - begin, begin_features, features.size() - begin_features});
-    }
-    return vectors;
-  }
-
   // Make the chunks, vectors and places, and fill the lanes with leaves that add nothing.
   void place(size_t most_bytes) {
-    lane_of_.resize(entries_.size());
+    lane_of_.resize(order_.size());
     slot_of_.resize(features_.size());
     std::vector<uint16_t> features;
     for (size_t first = 0, end; first < order_.size(); first = end) {
-      const Entry& example = entries_[order_[first]];
-      for (end = first; end < order_.size() && section_of(entries_[order_[end]]) == section_of(example);)
-        ++end;
-      std::vector<Vector> section = divide(order_.data() + first, end - first, first, features);
-      std::stable_sort(section.begin(), section.end(),
-                       [](const Vector& a, const Vector& b) { return a.n_features < b.n_features; });
+      const LaneEntry& example = order_[first];
+      end = order_.section_end(first);
+      std::vector<Vector> section;
+      for (const LaneVector& vector : order_.divide(first, end, features)) section.push_back({vector});
+      if (example.output >= 0)
+        for (Vector& vector : section) choose_mixed(vector, features.data() + vector.features, example);
+      std::stable_sort(section.begin(), section.end(), [](const Vector& a, const Vector& b) {
+        return std::make_pair(a.mixed_places.n_places, a.n_places()) <
+               std::make_pair(b.mixed_places.n_places, b.n_places());
+      });
       for (size_t i = 0; i < section.size(); ++i) {
         if (i * width() % kChunkLanes == 0) begin_chunk(example);
         add_vector(section[i], features.data() + section[i].features, example);
@@ -233,7 +142,7 @@ class LaneBuilder {
       if (lanes_.places.size() * sizeof(LanePlace) + n_bounds_ * 2 + n_numbers_ * element_bytes(plan_) +
                   (n_values_ + n_words_) * 8 >
               most_bytes ||
-          n_words_ >= kNumeric) {
+          n_words_ >= kMixed) {
         lanes_ = LeafLanes();
         return;
       }
@@ -241,7 +150,20 @@ class LaneBuilder {
     fill();
   }
 
-  void add_vector(Vector vector, const uint16_t* features, const Entry& example) {
+  // Choose the mixed places of a vector, and remove their features from its own.
+  void choose_mixed(Vector& vector, uint16_t* features, const LaneEntry& example) {
+    lane_features_.clear();
+    for (size_t lane = 0; lane < vector.n_entries; ++lane) {
+      const LaneEntry& entry = order_[vector.first + lane];
+      lane_features_.push_back({order_.set_of(entry), entry.n_features});
+    }
+    vector.mixed_places = chooser_.choose(
+        lane_features_, static_cast<size_t>(example.n_nodes), features, vector.n_features,
+        [&](uint16_t rank) { return !plan_.columns[column_of_feature_[features_[rank]]].categorical; });
+    vector.n_features -= vector.mixed_places.n_features;
+  }
+
+  void add_vector(Vector vector, const uint16_t* features, const LaneEntry& example) {
     vector.has_split = example.output >= 0;
     vector.n_values = vector.has_split ? 2 : static_cast<uint32_t>(plan_.n_outputs);
     vector.places = lanes_.places.size();
@@ -249,20 +171,23 @@ class LaneBuilder {
     vector.numbers = n_numbers_;
     vector.values = n_values_;
     for (size_t lane = 0; lane < vector.n_entries; ++lane)
-      lane_of_[order_[vector.first + lane]] = vectors_.size() * width() + lane;
+      lane_of_[order_.number(vector.first + lane)] = vectors_.size() * width() + lane;
     for (size_t i = 0; i < vector.n_features; ++i) add_place(features_[features[i]]);
+    add_mixed_places(vector);
     n_values_ += vector.n_values * width();
-    n_numbers_ += (vector.n_values + vector.n_features) * width();
-    n_bounds_ = vector.bounds + vector.n_features * 2 * width();
-    lanes_.n_places.push_back(static_cast<uint8_t>(vector.n_features));
+    n_numbers_ += (vector.n_values + vector.n_places()) * width();
+    n_bounds_ = vector.bounds + vector.n_places() * 2 * width();
+    lanes_.n_places.push_back(static_cast<uint8_t>(vector.n_places()));
+    lanes_.n_mixed.push_back(static_cast<uint8_t>(vector.mixed_places.n_places));
     // In measurements, to add to the sums of an output takes as long as one and a half steps.
     const size_t additions = example.output < 0 ? (3 * vector.n_values + 1) / 2 : 0;
-    lanes_.n_steps += vector.n_features * (static_cast<size_t>(example.n_nodes) + 1 + additions);
+    lanes_.n_steps += vector.n_places() * (static_cast<size_t>(example.n_nodes) + 1 + additions) +
+                      vector.mixed_places.n_tests * kTestTenths / 10;
     ++lanes_.chunks.back().vectors_end;
     vectors_.push_back(vector);
   }
 
-  void begin_chunk(const Entry& example) {
+  void begin_chunk(const LaneEntry& example) {
     std::fill(slot_of_.begin(), slot_of_.end(), -1);
     const size_t number = lanes_.chunks.size();
     if (lanes_.parts.empty() || lanes_.parts.back().output != example.output ||
@@ -280,6 +205,9 @@ class LaneBuilder {
                              .quadrature = 0,
                              .slots = lanes_.slots.size(),
                              .n_slots = 0,
+                             .n_mixed = 0,
+                             .mixed = 0,
+                             .mixed_end = 0,
                              .ranks = 0,
                              .ranks_end = 0});
   }
@@ -299,6 +227,16 @@ class LaneBuilder {
     if (categorical) n_words_ += ((plan_.columns[column].categories.size() + 2) * width() + 63) / 64;
   }
 
+  // Add the mixed places of a vector to the last chunk. Their slots are known with all those of the chunk.
+  void add_mixed_places(Vector& vector) {
+    vector.mixed = mixed_features_.size() / width();
+    mixed_features_.resize(mixed_features_.size() + vector.mixed_places.n_places * width(), kNoFeature);
+    for (size_t i = 0; i < vector.mixed_places.n_places; ++i)
+      lanes_.places.push_back(
+          {static_cast<uint16_t>(lanes_.chunks.back().n_mixed++), 0, kMixed,
+           lane_bit(kMissingFirstLanes, 0, width()) - lane_bit(kMissingLanes, 0, width())});
+  }
+
   void fill() {
     if (lanes_.ranked) {
       intervals_.assign(lanes_.places.size() * width(), {0, kMissingCode});
@@ -307,7 +245,7 @@ class LaneBuilder {
     lanes_.bounds.resize(n_bounds_);
     std::fill(lanes_.bounds.begin(), lanes_.bounds.end(), uint16_t{0});
     for (const Vector& vector : vectors_)
-      for (size_t i = 0; i < vector.n_features; ++i)
+      for (size_t i = 0; i < vector.n_places(); ++i)
         std::fill_n(lanes_.bounds.data() + vector.bounds + (2 * i + 1) * width(), width(), kMissingLaneCode);
     lanes_.category_words.assign(n_words_, ~uint64_t{0});
     lanes_.leaf_values.resize(n_values_);
@@ -361,10 +299,9 @@ class LaneBuilder {
       numbers[i * width()] = static_cast<T>(leaf_value(i) / plan_.leaf_scale);
       lanes_.leaf_values[vector.values + i * width() + lane] = leaf_value(i);
     }
-    for (size_t i = 0; i < leaves.tests.size(); ++i) {
+    for (size_t i = 0, n_mixed = 0; i < leaves.tests.size(); ++i) {
       const LeafTest& test = leaves.tests[i];
-      size_t place = 0;
-      while (lanes_.places[vector.places + place].column != test.column) ++place;
+      const size_t place = place_of(vector, lane, test, n_mixed);
       double zero_fraction = test.zero_fraction;
       const bool is_split = vector.has_split && i == leaves.split;
       if (is_split) {
@@ -381,9 +318,17 @@ class LaneBuilder {
     }
   }
 
+  // Return the place of a test: that of its column, or the next mixed one of the lane.
+  size_t place_of(const Vector& vector, size_t lane, const LeafTest& test, size_t& n_mixed) {
+    for (size_t i = 0; i < vector.n_features; ++i)
+      if (lanes_.places[vector.places + i].column == test.column) return i;
+    mixed_features_[(vector.mixed + n_mixed) * width() + lane] = static_cast<uint16_t>(test.feature);
+    return vector.n_features + n_mixed++;
+  }
+
   void write_test(const Vector& vector, size_t i, size_t lane, const LeafTest& test) {
     LanePlace& place = lanes_.places[vector.places + i];
-    if (place.words != kNumeric) return write_categories(place, test, lane);
+    if (place.words < kMixed) return write_categories(place, test, lane);
     if (lanes_.ranked)
       intervals_[(vector.places + i) * width() + lane] = {test.lower, test.upper};
     else
@@ -442,11 +387,11 @@ class LaneBuilder {
   // List the codes that the tests of a chunk tell apart.
   void list_codes(const LaneChunk& chunk, std::vector<RankedCodes>& columns) const {
     for (size_t v = chunk.vectors; v < chunk.vectors_end; ++v)
-      for (size_t place = vectors_[v].places, i = 0; i < vectors_[v].n_features; ++i, ++place)
+      for (size_t place = vectors_[v].places, i = 0; i < vectors_[v].n_places(); ++i, ++place)
         for (size_t lane = 0; lane < width(); ++lane) {
           const Interval wide = interval(place, lane);
           for (const uint32_t code : {wide.lower, wide.upper, first_end(v, place, lane)})
-            if (code > 0 && code < kMissingCode) columns[lanes_.places[place].column].added.push_back(code);
+            if (code > 0 && code < kMissingCode) columns[column_of(v, i, lane)].added.push_back(code);
         }
   }
 
@@ -476,16 +421,54 @@ class LaneBuilder {
 
   void write_ranks(size_t v, const std::vector<RankedCodes>& columns) {
     const Vector& vector = vectors_[v];
-    for (size_t i = 0; i < vector.n_features; ++i) {
-      const LanePlace& place = lanes_.places[vector.places + i];
-      const auto rank = [&](uint32_t code) {
-        return code == 0 || code == kMissingCode ? code : columns[place.column].ranks[code];
-      };
-      for (size_t lane = 0; lane < width() && place.words == kNumeric; ++lane) {
+    for (size_t i = 0; i < vector.n_places(); ++i) {
+      if (lanes_.places[vector.places + i].words < kMixed) continue;
+      for (size_t lane = 0; lane < width(); ++lane) {
+        const uint32_t column = column_of(v, i, lane);
+        if (column == kNoFeature) continue;
+        const auto rank = [&](uint32_t code) {
+          return code == 0 || code == kMissingCode ? code : columns[column].ranks[code];
+        };
         const Interval wide = interval(vector.places + i, lane);
         write_bounds(bounds(vector, i) + lane, {rank(wide.lower), rank(wide.upper)});
         const uint32_t end = first_end(v, vector.places + i, lane);
         if (end) write_first_end(vector, lane, {rank(wide.lower), rank(end)});
+      }
+    }
+  }
+
+  // Return the column of a lane of a place; kNoFeature: the lane of a mixed place has none.
+  uint32_t column_of(size_t v, size_t i, size_t lane) const {
+    const Vector& vector = vectors_[v];
+    if (i < vector.n_features) return lanes_.places[vector.places + i].column;
+    const uint16_t feature = mixed_features_[(vector.mixed + i - vector.n_features) * width() + lane];
+    return feature == kNoFeature ? kNoFeature : column_of_feature_[feature];
+  }
+
+  // List the tests in the mixed places of all chunks, given their bounds, and number the slots of these
+  // places.
+  void list_mixed_tests() {
+    std::vector<std::vector<MixedTest>> tests(features_.size());  // by feature
+    for (LaneChunk& chunk : lanes_.chunks) {
+      for (size_t v = chunk.vectors; v < chunk.vectors_end; ++v) list_mixed_tests(vectors_[v], chunk, tests);
+      chunk.mixed = lanes_.mixed.size();
+      for (size_t feature = 0; feature < tests.size(); ++feature)
+        add_mixed_tests(column_of_feature_[feature], static_cast<uint16_t>(feature), tests[feature], chunk,
+                        lanes_);
+      chunk.mixed_end = lanes_.mixed.size();
+    }
+  }
+
+  void list_mixed_tests(const Vector& vector, const LaneChunk& chunk,
+                        std::vector<std::vector<MixedTest>>& tests) {
+    for (size_t i = vector.n_features; i < vector.n_places(); ++i) {
+      LanePlace& place = lanes_.places[vector.places + i];
+      place.slot = static_cast<uint16_t>(chunk.n_slots + place.column);
+      for (size_t lane = 0; lane < width(); ++lane) {
+        const uint16_t feature = mixed_features_[(vector.mixed + i - vector.n_features) * width() + lane];
+        if (feature == kNoFeature) continue;
+        tests[feature].push_back({static_cast<uint16_t>(place.column * width() + lane),
+                                  missing_code(place, bounds(vector, i), lane, width())});
       }
     }
   }
@@ -510,11 +493,12 @@ class LaneBuilder {
   std::vector<uint16_t> rank_;     // by feature
   std::vector<uint16_t> column_of_feature_;
   std::vector<int32_t> slot_of_;  // by feature, in the last chunk, or -1
-  std::vector<uint16_t> sets_;    // the features of all leaves
-  std::vector<Entry> entries_;    // in the order of the trees
-  std::vector<size_t> order_;     // the entries in the order of the lanes
-  std::vector<size_t> lane_of_;   // by entry: vector * width + lane
+  LaneOrder order_;
+  std::vector<size_t> lane_of_;  // by entry: vector * width + lane
   std::vector<Vector> vectors_;
+  MixedPlaceChooser chooser_{plan_.features.size()};
+  std::vector<LaneFeatures> lane_features_;  // of a vector
+  std::vector<uint16_t> mixed_features_;     // [mixed place][lane]: features, or kNoFeature
   // Codes that are to be ranked: [place][lane] here, and [vector][lane] below, see first_end.
   std::vector<Interval> intervals_;
   std::vector<uint32_t> first_ends_;

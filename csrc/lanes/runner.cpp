@@ -15,13 +15,25 @@ size_t most_leaf_outputs(const Plan& plan) {
   return most;
 }
 
-// Return the number of sums of a row in the lanes, and the number of those of a chunk.
+// Return the number of vectors of sums of a chunk: those of its slots, of its mixed places, and the position
+// that fills up the tests in them.
+size_t n_sum_vectors(const Plan& plan, const LaneChunk& chunk) {
+  return chunk.n_slots * n_leaf_outputs(plan, chunk.output) + (chunk.n_mixed ? chunk.n_mixed + 1 : 0);
+}
+
+// Return the number of sums of a row in the lanes, and the most that a chunk has.
 size_t n_totals(const Plan& plan) {
   return plan.features.size() * most_leaf_outputs(plan) * static_cast<size_t>(plan.lanes.width);
 }
 size_t n_sums(const Plan& plan) {
-  return largest_of(plan.lanes.chunks, &LaneChunk::n_slots) * most_leaf_outputs(plan) *
+  return largest_of(plan.lanes.chunks, [&](const LaneChunk& chunk) { return n_sum_vectors(plan, chunk); }) *
          static_cast<size_t>(plan.lanes.width);
+}
+
+// Return the number of codes of the mixed places of a chunk, with the position that fills up their tests.
+size_t n_mixed_codes(const Plan& plan) {
+  const size_t most = largest_of(plan.lanes.chunks, &LaneChunk::n_mixed);
+  return most ? (most + 1) * static_cast<size_t>(plan.lanes.width) : 0;
 }
 
 size_t most_part_sums(const Plan& plan) {
@@ -50,6 +62,10 @@ LaneRunner<T>::LaneRunner(const Plan& plan, int most_rows) : plan_(plan) {
   const size_t n_rows = static_cast<size_t>(most_rows);
   codes_.resize(plan.columns.size() * n_rows);
   if (plan.lanes.ranked) wide_codes_.resize(plan.columns.size() * n_rows);
+  if (const size_t n = n_mixed_codes(plan)) {
+    mixed_codes_.resize(n);
+    std::fill_n(mixed_codes_.data(), n, uint16_t{0});  // those of lanes without a test are read, too
+  }
   sums_.resize(n_sums(plan));
   totals_.resize(n_totals(plan) * n_rows);
   margins_.resize(most_leaf_outputs(plan) * n_rows);
@@ -60,8 +76,8 @@ template <class T>
 size_t LaneRunner<T>::bytes(const Plan& plan) {
   if (!plan.lanes.any()) return 0;
   const size_t n_doubles = (n_totals(plan) + most_leaf_outputs(plan)) * kBlockRows + most_part_sums(plan);
-  return plan.columns.size() * kBlockRows * (plan.lanes.ranked ? 6 : 2) + n_sums(plan) * sizeof(T) +
-         n_doubles * sizeof(double);
+  return plan.columns.size() * kBlockRows * (plan.lanes.ranked ? 6 : 2) + n_mixed_codes(plan) * 2 +
+         n_sums(plan) * sizeof(T) + n_doubles * sizeof(double);
 }
 
 template <class T>
@@ -88,7 +104,9 @@ void LaneRunner<T>::run_part(const LanePart& part, const CodeTile& codes, int bl
     const bool is_ranked = i > part.chunks && chunk.ranks == plan_.lanes.chunks[i - 1].ranks;
     for (int row = 0; row < n_rows; ++row) {
       if (!is_ranked) rank_codes(chunk, row);
+      if (chunk.n_mixed) write_mixed_codes(chunk, row);
       run_chunk(chunk, row);
+      if (chunk.n_mixed) add_mixed_values(chunk, row);
     }
   }
   add_lanes(n_outputs, n_rows, sums);
@@ -136,11 +154,43 @@ void LaneRunner<T>::rank_codes(const LaneChunk& chunk, int row) {
   }
 }
 
+// Write the codes of a row into the lanes of mixed places. A missing value becomes a code of the leaf that it
+// reaches, or of none.
+template <class T>
+void LaneRunner<T>::write_mixed_codes(const LaneChunk& chunk, int row) {
+  const uint16_t* const codes = codes_.data() + row * plan_.columns.size();
+  uint16_t* const to = mixed_codes_.data();
+  for (size_t i = chunk.mixed; i < chunk.mixed_end; ++i) {
+    const MixedTests& tests = plan_.lanes.mixed[i];
+    const uint16_t code = codes[tests.column];
+    if (code == kMissingLaneCode)
+      for (size_t j = 0; j < kMixedTests; ++j) to[tests.positions[j]] = tests.missing[j];
+    else
+      for (size_t j = 0; j < kMixedTests; ++j) to[tests.positions[j]] = code;
+  }
+}
+
+// Add the values in the lanes of mixed places to the sums of their features, in the first lane.
+template <class T>
+void LaneRunner<T>::add_mixed_values(const LaneChunk& chunk, int row) {
+  const size_t width = static_cast<size_t>(plan_.lanes.width);
+  const T* const values = sums_.data() + chunk.n_slots * width;
+  double* const totals = totals_.data() + row * n_totals(plan_);
+  for (size_t i = chunk.mixed; i < chunk.mixed_end; ++i) {
+    const MixedTests& tests = plan_.lanes.mixed[i];
+    const auto value = [&](size_t j) { return values[tests.positions[j]]; };
+    static_assert(kMixedTests == 8);
+    totals[tests.feature * width] +=
+        ((value(0) + value(1)) + (value(2) + value(3))) + ((value(4) + value(5)) + (value(6) + value(7)));
+  }
+}
+
 template <class T>
 void LaneRunner<T>::run_chunk(const LaneChunk& chunk, int row) {
   const LeafLanes& lanes = plan_.lanes;
   const size_t n_outputs = n_leaf_outputs(plan_, chunk.output);
   const LaneArgs<T> args{.n_places = lanes.n_places.data() + chunk.vectors,
+                         .n_mixed = lanes.n_mixed.data() + chunk.vectors,
                          .places = lanes.places.data() + chunk.places,
                          .bounds = lanes.bounds.data() + chunk.bounds,
                          .numbers = numbers_of<T>(lanes).data() + chunk.numbers,
@@ -149,11 +199,13 @@ void LaneRunner<T>::run_chunk(const LaneChunk& chunk, int row) {
                          .n_vectors = chunk.vectors_end - chunk.vectors,
                          .n_outputs = n_outputs,
                          .codes = codes_.data() + row * plan_.columns.size(),
+                         .mixed_codes = mixed_codes_.data(),
                          .nodes = numbers_of<T>(lanes).data() + chunk.quadrature,
                          .weights = numbers_of<T>(lanes).data() + chunk.quadrature + chunk.n_nodes,
                          .n_slots = chunk.n_slots,
                          .slots = lanes.slots.data() + chunk.slots,
                          .sums = sums_.data(),
+                         .n_sums = n_sum_vectors(plan_, chunk),
                          .totals = totals_.data() + row * n_totals(plan_),
                          .margin = margins_.data() + row * n_outputs};
   kernels().of<T>().lanes[chunk.output < 0][chunk.n_nodes](args);

@@ -41,15 +41,18 @@ class LaneRunner {
   void read_codes(const CodeTile& codes, int block, int n_rows);
   void rank_codes(const LaneChunk& chunk, int row);
   void run_chunk(const LaneChunk& chunk, int row);
+  void write_mixed_codes(const LaneChunk& chunk, int row);
+  void add_mixed_values(const LaneChunk& chunk, int row);
   void add_lanes(size_t n_outputs, int n_rows, double* sums) const;
 
   const Plan& plan_;
-  Aligned<uint16_t> codes_;       // [row][column]
-  Aligned<uint32_t> wide_codes_;  // [row][column], before they are ranked
-  Aligned<T> sums_;               // [slot][output][lane]
-  Aligned<double> totals_;        // [row][feature][output][lane]
-  Aligned<double> margins_;       // [row][output]
-  Aligned<double> part_sums_;     // of one part
+  Aligned<uint16_t> codes_;        // [row][column]
+  Aligned<uint32_t> wide_codes_;   // [row][column], before they are ranked
+  Aligned<uint16_t> mixed_codes_;  // [mixed place][lane]
+  Aligned<T> sums_;                // [slot][output][lane], then [mixed place][lane]
+  Aligned<double> totals_;         // [row][feature][output][lane]
+  Aligned<double> margins_;        // [row][output]
+  Aligned<double> part_sums_;      // of one part
 };
 
 }  // namespace skshap

@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <numeric>
 
 #include "background/leaf_weights.h"
 #include "base/numbers.h"
@@ -60,6 +61,8 @@ py::dict info(const Plan& plan) {
   out["n_leaves_without_table"] = plan.tables.leaves.size();
   out["n_patterns"] = plan.tables.patterns.size();
   out["lane_steps"] = plan.lanes.n_steps;
+  out["n_mixed_places"] =
+      std::accumulate(plan.lanes.n_mixed.begin(), plan.lanes.n_mixed.end(), size_t{0});  // see leaf_lanes.h
   out["table_bytes"] =
       plan.tables.table_bytes() + plan.intervals.table_bytes() + plan.lanes.bytes() + plan.cells.bytes();
   out["table_seconds"] = plan.tables.seconds;

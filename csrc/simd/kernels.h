@@ -234,7 +234,7 @@ struct SubsetSumsArgs {
 // The arguments for comparing a row with the leaves of a chunk; see plan/leaf_lanes.h.
 template <class T>
 struct LaneArgs {
-  const uint8_t* n_places;
+  const uint8_t *n_places, *n_mixed;
   const LanePlace* places;
   const uint16_t* bounds;
   const T* numbers;
@@ -243,10 +243,12 @@ struct LaneArgs {
   size_t n_vectors;
   size_t n_outputs;       // of a leaf
   const uint16_t* codes;  // of the row, by column; a categorical column has the position of the category
+  const uint16_t* mixed_codes;  // [mixed place][lane]
   const T *nodes, *weights;
   size_t n_slots;
   const int32_t* slots;  // positions of the features in the totals
-  T* sums;               // [slot][output][lane], scratch
+  T* sums;               // [slot][output][lane], scratch; then the values of mixed places, [n_mixed][lane]
+  size_t n_sums;         // vectors in `sums`
   double* totals;        // [feature][output][lane], to which the sums are added
   double* margin;        // [output], to which the leaves that the row reaches are added; or null
 };

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/mixed_nodes.h"
 #include "simd/kernels.h"
 #include "simd/transpose-inl.h"
 
@@ -43,15 +44,31 @@ typename S::M reaches_first(const LaneArgs<typename S::T>& args, const LanePlace
   return S::within(bounds, first_bounds, code);
 }
 
-// Return the lanes of a vector where a row that passes all places reaches the first leaf.
+// Return the codes of a row in the lanes of a mixed place.
 template <class S>
+const uint16_t* mixed_codes(const LaneArgs<typename S::T>& args, const LanePlace& place) {
+  return args.mixed_codes + place.column * S::kWidth;
+}
+
+// Return the lanes of a vector where a row that passes all places reaches the first leaf.
+template <class S, bool kMixes>
 __attribute__((noinline)) uint32_t first_leaves(const LaneArgs<typename S::T>& args, const LanePlace* place,
                                                 const uint16_t* bounds, int n_places) {
   uint32_t first = 0;
-  for (int i = 0; i < n_places; ++i)
-    first |= S::bits(reaches_first<S>(args, place[i], bounds + (2 * i + 1) * S::kWidth, bounds)) &
-             S::bits(S::mask(&place[i].lanes, kSplitLanes));
+  for (int i = 0; i < n_places; ++i) {
+    const uint16_t* const own = bounds + (2 * i + 1) * S::kWidth;
+    const typename S::M reached = kMixes && place[i].words == kMixed
+                                      ? S::within(own, bounds, mixed_codes<S>(args, place[i]))
+                                      : reaches_first<S>(args, place[i], own, bounds);
+    first |= S::bits(reached) & S::bits(S::mask(&place[i].lanes, kSplitLanes));
+  }
   return first;
+}
+
+// Return how many vectors have no mixed places. They are the first ones.
+__attribute__((noinline)) size_t plain_vectors(const uint8_t* n_mixed, size_t n_vectors) {
+  return static_cast<size_t>(std::find_if(n_mixed, n_mixed + n_vectors, [](uint8_t n) { return n != 0; }) -
+                             n_mixed);
 }
 
 // Add the sums of the lanes, which are in the plan's precision, to sums in double precision.
@@ -74,6 +91,47 @@ struct LaneCursor {
   const double* leaf_values;
 };
 
+// Add the leaves of a vector that a row reaches, which are in some lanes, to the margin of one output.
+template <class S, bool kMixes>
+void add_margin(const LaneArgs<typename S::T>& args, const LaneCursor<typename S::T>& at, uint32_t reached,
+                int n_places) {
+  const uint32_t first = first_leaves<S, kMixes>(args, at.place, at.bounds, n_places);
+  for (; reached; reached &= reached - 1) {
+    const int lane = __builtin_ctz(reached);
+    args.margin[0] += at.leaf_values[lane + (first >> lane & 1 ? 0 : S::kWidth)];
+  }
+}
+
+// Write o of the places of a vector with mixed places, and add the leaves that the row reaches to the margin.
+// This function is not compiled for each number of nodes, which would save little time.
+template <class S>
+__attribute__((noinline)) void pass_places(const LaneArgs<typename S::T>& args,
+                                           const LaneCursor<typename S::T>& at, int n_places,
+                                           typename S::V* ones) {
+  using T = typename S::T;
+  constexpr size_t W = S::kWidth;
+  uint32_t reached = ~uint32_t{0};
+  const uint16_t* bounds = at.bounds + W;
+  for (int i = 0; i < n_places; ++i, bounds += 2 * W) {
+    __builtin_prefetch(bounds + kAhead / sizeof(uint16_t));
+    __builtin_prefetch(at.numbers + (i + 2) * W + kAhead / sizeof(T));
+    const LanePlace& place = at.place[i];
+    typename S::M passed, first;
+    if (place.words == kMixed) {
+      const uint16_t* const codes = mixed_codes<S>(args, place);
+      passed = S::within(bounds, bounds + W, codes);
+      first = S::within(bounds, at.bounds, codes);
+    } else {
+      passed = passes_place<S>(args, place, bounds);
+      first = reaches_first<S>(args, place, bounds, at.bounds);
+    }
+    const typename S::V leaf = S::select(first, S::load(at.numbers + W), S::load(at.numbers));
+    ones[i] = S::select_or_zero(passed, S::select(S::mask(&place.lanes, kSplitLanes), S::set1(T(1)), leaf));
+    reached &= S::bits(passed);
+  }
+  if (args.margin && reached) add_margin<S, true>(args, at, reached, n_places);
+}
+
 // Explains the leaves of vectors with K nodes. If kVector, each leaf holds all outputs; else one.
 template <class S, int K, bool kVector>
 class LaneWalk {
@@ -89,13 +147,15 @@ class LaneWalk {
   }
 
   void run() {
-    std::fill_n(args_.sums, args_.n_slots * n_outputs_ * W, T(0));
+    std::fill_n(args_.sums, args_.n_sums * W, T(0));
     LaneCursor<T> at{args_.places, args_.bounds, args_.numbers, args_.leaf_values};
-    for (size_t first = 0, end; first < args_.n_vectors; first = end) {
+    const size_t n_plain = kMixes ? plain_vectors(args_.n_mixed, args_.n_vectors) : args_.n_vectors;
+    for (size_t first = 0, end; first < n_plain; first = end) {
       const int n_places = args_.n_places[first];
-      for (end = first + 1; end < args_.n_vectors && args_.n_places[end] == n_places;) ++end;
+      for (end = first + 1; end < n_plain && args_.n_places[end] == n_places;) ++end;
       run_vectors(end - first, n_places, at);
     }
+    if constexpr (kMixes) run_mixed(n_plain, at);
     for (size_t slot = 0; slot < args_.n_slots; ++slot)
       for (size_t o = 0; o < n_outputs_; ++o)
         add_lane_sums<S>(args_.sums + (slot * n_outputs_ + o) * W,
@@ -104,6 +164,8 @@ class LaneWalk {
 
  private:
   static constexpr size_t W = S::kWidth;
+  // Whether there may be mixed places.
+  static constexpr bool kMixes = !kVector && K >= kLeastMixedNodes && K <= kMostMixedNodes;
   // The loops over places are unrolled for these numbers of places. Leaves that need K nodes have no fewer;
   // with more, hardly any time is saved, nor with 16 registers of 16 bytes.
   static constexpr int kFirstUnrolled = K == 1 ? 1 : 2 * K - 1;
@@ -115,7 +177,7 @@ class LaneWalk {
     V before[K], difference;
   };
 
-  // Explain vectors of n_places places.
+  // Explain vectors of n_places places without mixed ones.
   template <int kPlaces = kFirstUnrolled>
   void run_vectors(size_t n_vectors, int n_places, LaneCursor<T>& at) {
     if constexpr (kPlaces <= kLastUnrolled) {
@@ -136,10 +198,7 @@ class LaneWalk {
     const T* const zero_fractions = values + (kVector ? n_outputs_ : 2) * W;
     const uint16_t* const bounds = at.bounds + (kVector ? 0 : W);
     V product[K], after[K];
-    for (int k = 0; k < K; ++k) {
-      product[k] = weight_[k];
-      after[k] = S::set1(T(1));
-    }
+    begin(product, after);
     uint32_t reached = ~uint32_t{0};
     const auto pass = [&](int i) __attribute__((always_inline)) {
       const typename S::M passed = passes_place<S>(args_, at.place[i], bounds + i * 2 * W);
@@ -168,7 +227,39 @@ class LaneWalk {
       for (int i = n_places - 1; i >= 0; --i) add_value(i);
     }
     if (args_.margin && reached) add_margins(reached, at, n_places);
-    at = {at.place + n_places, bounds + n_places * 2 * W, zero_fractions + n_places * W,
+    advance(at, n_places);
+  }
+
+  // Explain the vectors with mixed places, which are the last ones.
+  void run_mixed(size_t first, LaneCursor<T>& at) {
+    Place places[kMostPlaces];
+    V ones[kMostPlaces], product[K], after[K];
+    for (size_t v = first; v < args_.n_vectors; ++v) {
+      const int n_places = args_.n_places[v];
+      pass_places<S>(args_, at, n_places, ones);
+      const T* const zero_fractions = at.numbers + 2 * W;
+      begin(product, after);
+      for (int i = 0; i < n_places; ++i)
+        multiply(ones[i], S::load(zero_fractions + i * W), product, places[i]);
+      for (int i = n_places - 1; i >= 0; --i)
+        add(value(places[i], S::load(zero_fractions + i * W), after), at.numbers,
+            args_.sums + at.place[i].slot * W);
+      advance(at, n_places);
+    }
+  }
+
+  // Set the products before the first place and after the last one.
+  void begin(V* product, V* after) const {
+    for (int k = 0; k < K; ++k) {
+      product[k] = weight_[k];
+      after[k] = S::set1(T(1));
+    }
+  }
+
+  // Advance to the next vector.
+  void advance(LaneCursor<T>& at, int n_places) const {
+    const size_t n_numbers = ((kVector ? n_outputs_ : 2) + n_places) * W;
+    at = {at.place + n_places, at.bounds + (kVector ? 0 : W) + n_places * 2 * W, at.numbers + n_numbers,
           at.leaf_values + (kVector ? n_outputs_ : 2) * W};
   }
 
@@ -197,15 +288,10 @@ class LaneWalk {
   }
 
   void add_margins(uint32_t reached, const LaneCursor<T>& at, int n_places) const {
-    const uint32_t first = kVector ? 0 : first_leaves<S>(args_, at.place, at.bounds, n_places);
-    for (; reached; reached &= reached - 1) {
-      const size_t lane = static_cast<size_t>(__builtin_ctz(reached));
-      const double* const leaf_values = at.leaf_values + lane;
-      if (!kVector)
-        args_.margin[0] += leaf_values[first >> lane & 1 ? 0 : W];
-      else
-        for (size_t o = 0; o < n_outputs_; ++o) args_.margin[o] += leaf_values[o * W];
-    }
+    if (!kVector) return add_margin<S, false>(args_, at, reached, n_places);
+    for (; reached; reached &= reached - 1)
+      for (size_t o = 0; o < n_outputs_; ++o)
+        args_.margin[o] += at.leaf_values[o * W + static_cast<size_t>(__builtin_ctz(reached))];
   }
 
   const LaneArgs<T> args_;

@@ -24,8 +24,14 @@ struct FloatVector : skshap::VectorBase<float, 8> {
   static M less_equal(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LE_OQ); }
   // Return the lanes where `code` is in an interval: code - lower <= width, modulo 2^16.
   static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
-    const __m128i from = _mm_loadu_si128(reinterpret_cast<const __m128i*>(lower));
-    const __m128i x = _mm_sub_epi16(_mm_set1_epi16(static_cast<short>(code)), from);
+    return within(lower, width, _mm_set1_epi16(static_cast<short>(code)));
+  }
+  // The same, with a code for each lane.
+  static M within(const uint16_t* lower, const uint16_t* width, const uint16_t* codes) {
+    return within(lower, width, _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+  }
+  static M within(const uint16_t* lower, const uint16_t* width, __m128i codes) {
+    const __m128i x = _mm_sub_epi16(codes, _mm_loadu_si128(reinterpret_cast<const __m128i*>(lower)));
     const __m128i least = _mm_min_epu16(x, _mm_loadu_si128(reinterpret_cast<const __m128i*>(width)));
     return _mm256_castsi256_ps(_mm256_cvtepi16_epi32(_mm_cmpeq_epi16(x, least)));
   }
@@ -91,8 +97,13 @@ struct DoubleVector : skshap::VectorBase<double, 4> {
   static M less(V a, V b) { return _mm256_cmp_pd(a, b, _CMP_LT_OQ); }
   static M less_equal(V a, V b) { return _mm256_cmp_pd(a, b, _CMP_LE_OQ); }
   static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
-    const __m128i from = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(lower));
-    const __m128i x = _mm_sub_epi16(_mm_set1_epi16(static_cast<short>(code)), from);
+    return within(lower, width, _mm_set1_epi16(static_cast<short>(code)));
+  }
+  static M within(const uint16_t* lower, const uint16_t* width, const uint16_t* codes) {
+    return within(lower, width, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
+  }
+  static M within(const uint16_t* lower, const uint16_t* width, __m128i codes) {
+    const __m128i x = _mm_sub_epi16(codes, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(lower)));
     const __m128i least = _mm_min_epu16(x, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(width)));
     return _mm256_castsi256_pd(_mm256_cvtepi16_epi64(_mm_cmpeq_epi16(x, least)));
   }

@@ -24,9 +24,15 @@ struct FloatVector : skshap::VectorBase<float, 16> {
   static M less_equal(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ); }
   // Return the lanes where `code` is in an interval: code - lower <= width, modulo 2^16.
   static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
-    const __m256i x = _mm256_set1_epi16(static_cast<short>(code));
+    return within(lower, width, _mm256_set1_epi16(static_cast<short>(code)));
+  }
+  // The same, with a code for each lane.
+  static M within(const uint16_t* lower, const uint16_t* width, const uint16_t* codes) {
+    return within(lower, width, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+  }
+  static M within(const uint16_t* lower, const uint16_t* width, __m256i codes) {
     const __m256i from = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(lower));
-    return _mm256_cmple_epu16_mask(_mm256_sub_epi16(x, from),
+    return _mm256_cmple_epu16_mask(_mm256_sub_epi16(codes, from),
                                    _mm256_loadu_si256(reinterpret_cast<const __m256i*>(width)));
   }
   // Return a bit for each lane of a mask, the first lane lowest.
@@ -84,9 +90,14 @@ struct DoubleVector : skshap::VectorBase<double, 8> {
   static M less(V a, V b) { return _mm512_cmp_pd_mask(a, b, _CMP_LT_OQ); }
   static M less_equal(V a, V b) { return _mm512_cmp_pd_mask(a, b, _CMP_LE_OQ); }
   static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
-    const __m128i x = _mm_set1_epi16(static_cast<short>(code));
+    return within(lower, width, _mm_set1_epi16(static_cast<short>(code)));
+  }
+  static M within(const uint16_t* lower, const uint16_t* width, const uint16_t* codes) {
+    return within(lower, width, _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+  }
+  static M within(const uint16_t* lower, const uint16_t* width, __m128i codes) {
     const __m128i from = _mm_loadu_si128(reinterpret_cast<const __m128i*>(lower));
-    return _mm_cmple_epu16_mask(_mm_sub_epi16(x, from),
+    return _mm_cmple_epu16_mask(_mm_sub_epi16(codes, from),
                                 _mm_loadu_si128(reinterpret_cast<const __m128i*>(width)));
   }
   static uint32_t bits(M m) { return m; }

@@ -60,8 +60,13 @@ struct FloatVector : BaselineVector<float, int32_t, 4> {
   }
   // Return the lanes where `code` is in an interval: code - lower <= width, modulo 2^16.
   static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
-    const M x = {(code - lower[0]) & 0xffff, (code - lower[1]) & 0xffff, (code - lower[2]) & 0xffff,
-                 (code - lower[3]) & 0xffff};
+    const uint16_t codes[] = {code, code, code, code};
+    return within(lower, width, codes);
+  }
+  // The same, with a code for each lane.
+  static M within(const uint16_t* lower, const uint16_t* width, const uint16_t* codes) {
+    const M x = {(codes[0] - lower[0]) & 0xffff, (codes[1] - lower[1]) & 0xffff,
+                 (codes[2] - lower[2]) & 0xffff, (codes[3] - lower[3]) & 0xffff};
     return x <= M{width[0], width[1], width[2], width[3]};
   }
   // Return a bit for each lane of a mask, the first lane lowest.
@@ -84,7 +89,11 @@ struct DoubleVector : BaselineVector<double, int64_t, 2> {
     return M{-static_cast<int64_t>(bits & 1), -static_cast<int64_t>(bits >> 1 & 1)};
   }
   static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
-    return M{(code - lower[0]) & 0xffff, (code - lower[1]) & 0xffff} <= M{width[0], width[1]};
+    const uint16_t codes[] = {code, code};
+    return within(lower, width, codes);
+  }
+  static M within(const uint16_t* lower, const uint16_t* width, const uint16_t* codes) {
+    return M{(codes[0] - lower[0]) & 0xffff, (codes[1] - lower[1]) & 0xffff} <= M{width[0], width[1]};
   }
   static uint32_t bits(M m) { return static_cast<uint32_t>((m[0] & 1) | (m[1] & 2)); }
   static V permute(const Permutation& p, V x) { return (V)((M)V{x[p.from[0]], x[p.from[1]]} & p.taken); }

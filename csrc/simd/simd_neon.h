@@ -111,7 +111,14 @@ struct FloatVector : skshap::VectorBase<float, 4> {
   static M less_equal(V a, V b) { return vcleq_f32(a, b); }
   // Return the lanes where `code` is in an interval: code - lower <= width, modulo 2^16.
   static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
-    const uint16x4_t x = vsub_u16(vdup_n_u16(code), vld1_u16(lower));
+    return within(lower, width, vdup_n_u16(code));
+  }
+  // The same, with a code for each lane.
+  static M within(const uint16_t* lower, const uint16_t* width, const uint16_t* codes) {
+    return within(lower, width, vld1_u16(codes));
+  }
+  static M within(const uint16_t* lower, const uint16_t* width, uint16x4_t codes) {
+    const uint16x4_t x = vsub_u16(codes, vld1_u16(lower));
     return vreinterpretq_u32_s32(vmovl_s16(vreinterpret_s16_u16(vcle_u16(x, vld1_u16(width)))));
   }
   // Return a bit for each lane of a mask, the first lane lowest.
@@ -195,7 +202,12 @@ struct DoubleVector : skshap::VectorBase<double, 2> {
   static M less(V a, V b) { return vcltq_f64(a, b); }
   static M less_equal(V a, V b) { return vcleq_f64(a, b); }
   static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
-    const uint64x2_t x = {static_cast<uint16_t>(code - lower[0]), static_cast<uint16_t>(code - lower[1])};
+    const uint16_t codes[] = {code, code};
+    return within(lower, width, codes);
+  }
+  static M within(const uint16_t* lower, const uint16_t* width, const uint16_t* codes) {
+    const uint64x2_t x = {static_cast<uint16_t>(codes[0] - lower[0]),
+                          static_cast<uint16_t>(codes[1] - lower[1])};
     const uint64x2_t most = {width[0], width[1]};
     return vcleq_u64(x, most);
   }

@@ -189,6 +189,118 @@ def test_many_columns(precision: str) -> None:
     np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=1e-12)
 
 
+def wide_trees(seed: int, n_leaves: int, *, n_features: int = 70, n_thresholds: int = 4) -> list[Tree]:
+    """Return trees in which hardly two nodes have the same feature; every tenth feature is categorical."""
+    rng = np.random.default_rng(seed)
+    trees = []
+    for _ in range(12):
+        left, right, leaves = [-1], [-1], [0]
+        while len(leaves) < n_leaves:
+            node = leaves.pop(int(rng.integers(len(leaves))))
+            left[node], right[node] = len(left), len(left) + 1
+            leaves += [left[node], right[node]]
+            left, right = [*left, -1, -1], [*right, -1, -1]
+        n_nodes, inner = len(left), np.array(left) >= 0
+        feature = rng.integers(0, n_features, n_nodes)
+        cover = rng.integers(1, 9, n_nodes).astype(float)
+        for i in np.flatnonzero(inner)[::-1]:
+            cover[i] = cover[left[i]] + cover[right[i]]
+        trees.append(
+            Tree(
+                left=np.array(left),
+                right=np.array(right),
+                feature=feature,
+                threshold=rng.integers(0, n_thresholds, n_nodes) + 0.5,
+                missing_left=rng.random(n_nodes) < 0.5,
+                cover=cover,
+                value=np.where(inner, 0.0, rng.normal(size=n_nodes)),
+                output=int(rng.integers(2)),
+                categories={
+                    int(i): rng.choice(5, 2, replace=False)
+                    for i in np.flatnonzero(inner & (feature % 10 == 9))
+                },
+            )
+        )
+    return trees
+
+
+def wide_ensemble(seed: int, n_leaves: int, *, n_features: int = 70) -> Ensemble:
+    trees = wide_trees(seed, n_leaves, n_features=n_features)
+    return Ensemble.from_trees(trees, n_features=n_features, intercept=np.zeros(2))
+
+
+@pytest.mark.parametrize("index", ["SII", "BII"])
+@pytest.mark.parametrize("n_leaves", [12, 40, 100])
+def test_mixed_places(n_leaves: int, index: str) -> None:
+    """Features of few lanes share places, whatever the row misses.
+
+    The definition is computed tree by tree, because it allows few features, and for small trees only.
+    """
+    trees = wide_trees(n_leaves, n_leaves)
+    ensemble = Ensemble.from_trees(trees, n_features=70, intercept=np.zeros(2))
+    assert lanes_of(ensemble, "single").info()["n_mixed_places"] > 0 or _core.instruction_set() != "avx512"
+    rng = np.random.default_rng(n_leaves)
+    rows = rng.integers(0, 5, (40, 70)).astype(float)
+    for i, missing in enumerate([0.0, 0.1, 0.5, 1.0]):
+        rows[10 * i : 10 * i + 10][rng.random((10, 70)) < missing] = np.nan
+    if n_leaves == 12:
+        name = "BV" if index == "BII" else "SV"
+        single = [Ensemble.from_trees([tree], n_features=70, intercept=np.zeros(2)) for tree in trees]
+        expected = sum(reference.path_dependent(tree, rows, index=name).values for tree in single)
+    else:
+        expected, _ = explain(_core.Plan(attributes_of(ensemble), "double", index=index), ensemble, rows)
+    for precision in ("single", "double"):
+        assert_values(lanes_of(ensemble, precision, index), ensemble, rows, expected, precision)
+
+
+def test_few_features_have_no_mixed_places() -> None:
+    for n_features in (3, 8, 12):
+        ensemble = wide_ensemble(0, 100, n_features=n_features)
+        for precision in ("single", "double"):
+            assert lanes_of(ensemble, precision).info()["n_mixed_places"] == 0
+
+
+def test_mixed_places_keep_rows_and_threads_apart() -> None:
+    ensemble = wide_ensemble(1, 60)
+    rows = np.random.default_rng(1).choice([0.0, 1, 2, 3, 4, np.nan], (130, 70))
+    for precision in ("single", "double"):
+        plan = lanes_of(ensemble, precision)
+        values, margin = explain(plan, ensemble, rows)
+        for chosen in (np.arange(130)[::-1], np.arange(3), np.array([77])):
+            for n_threads in (1, 3):
+                again = explain(plan, ensemble, rows[chosen], n_threads=n_threads)
+                assert same_bits(again[0], values[chosen]) and same_bits(again[1], margin[chosen])
+
+
+def test_mixed_places_of_ranked_codes() -> None:
+    """One column has more thresholds than 16 bits count, so that the codes of all columns are ranked."""
+    wide = wide_trees(2, 60, n_thresholds=40)
+    rng = np.random.default_rng(2)
+    n_stumps = 33_000  # of two thresholds each
+    threshold = rng.permutation(2 * n_stumps) + 0.25
+    stumps = [
+        Tree(
+            left=np.array([1, 3, -1, -1, -1]),
+            right=np.array([2, 4, -1, -1, -1]),
+            feature=np.zeros(5, int),
+            threshold=np.array([*threshold[2 * i : 2 * i + 2], 0, 0, 0]),
+            missing_left=rng.random(5) < 0.5,
+            cover=np.array([3.0, 2, 1, 1, 1]),
+            value=np.array([0, 0, *rng.normal(size=3)]),
+        )
+        for i in range(n_stumps)
+    ]
+    ensemble = Ensemble.from_trees([*wide, *stumps], n_features=70, intercept=np.zeros(2))
+    assert lanes_of(ensemble).info()["n_mixed_places"] > 0
+    rows = np.where(rng.random((8, 70)) < 0.2, np.nan, rng.integers(0, 41, (8, 70)).astype(float))
+    expected, _ = explain(_core.Plan(attributes_of(ensemble), "double"), ensemble, rows)
+    for precision in ("single", "double"):
+        values, margin = explain(lanes_of(ensemble, precision), ensemble, rows)
+        scale = leaf_scale(ensemble)[:, np.newaxis]
+        assert (np.abs(values - expected) <= TOLERANCE[precision] * scale).all()
+        np.testing.assert_allclose(margin, ensemble.margin(rows), rtol=0, atol=1e-12 * scale.max())
+
+
 @once
 @pytest.mark.parametrize("n_thresholds", [65_519, 65_520, 65_534, 65_535, 90_000])
 @pytest.mark.parametrize("vector", [False, True])
