@@ -68,8 +68,7 @@ struct MixedTests {
 };
 
 // Consecutive vectors of the same output and number of nodes, by ascending numbers of mixed places and of all
-// places. They are few
-// enough to be summed in single precision.
+// places. They are few enough to be summed in single precision.
 struct LaneChunk {
   int32_t output;  // -1: each leaf holds all outputs
   int32_t n_nodes;
