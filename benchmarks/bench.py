@@ -323,7 +323,8 @@ def run_single_row(arguments: argparse.Namespace, refuse: Callable[[str], None])
         report["models"].append(result)
         single_row.print_result(result)
         reports.write(report, arguments)
-    for name in [] if arguments.quick else single_row.large_models():
+    names = single_row.large_models() if arguments.other is None else single_row.compared_models()
+    for name in [] if arguments.quick else names:
         if arguments.other is None:
             result = single_row.measure_large(name, arguments.rows)
         else:

@@ -34,6 +34,14 @@ LARGE_MODELS: dict[str, tuple[str, int, dict[str, Any]]] = {
 }
 N_LARGE_TRAINING = 20_000
 
+#: Models of rows with N_WIDE columns, whose few rows are compared between checkouts.
+WIDE_MODELS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "xgboost, 100 trees of depth 8, 100 columns": ("xgboost", 100, {"max_depth": 8}),
+    "lightgbm, 300 trees of 31 leaves, 100 columns": ("lightgbm", 300, {"num_leaves": 31}),
+    "histograms, 200 trees of 31 leaves, 100 columns": ("sklearn", 200, {"early_stopping": False}),
+}
+N_WIDE = 100
+
 #: Rows for which the library's own SHAP values are timed, which take up to 0.2 s, and the rows after which
 #: ours take turns.
 LIBRARY_ROWS, LIBRARY_ROUND = 100, 10
@@ -61,6 +69,12 @@ def cases() -> list[tuple[str, str]]:
 def large_models() -> list[str]:
     """Return the names of the large models whose library is installed."""
     return [name for name, (family, *_) in LARGE_MODELS.items() if is_installed(family)]
+
+
+def compared_models() -> list[str]:
+    """Return the names of the models that two checkouts explain, whose library is installed."""
+    wide = [name for name, (family, *_) in WIDE_MODELS.items() if is_installed(family)]
+    return large_models() + wide
 
 
 def is_installed(family: str) -> bool:
@@ -122,9 +136,9 @@ def time_few_rows(model: Any, X: np.ndarray, explainer: TreeExplainer) -> list[d
 
 
 def compare(name: str, other: Path) -> dict[str, Any]:
-    """Time calls of few rows of a large model with this checkout and another one, in turn."""
-    family, n_trees, params = LARGE_MODELS[name]
-    X, y = data("array", N_LARGE_TRAINING)
+    """Time calls of few rows of a large or wide model with this checkout and another one, in turn."""
+    family, n_trees, params = (LARGE_MODELS | WIDE_MODELS)[name]
+    X, y = wide_data() if name in WIDE_MODELS else data("array", N_LARGE_TRAINING)
     model = fitted(family, X, y, n_trees, **params)
     if family == "xgboost":
         model = model.get_booster()
@@ -231,6 +245,14 @@ def data(form: str, n_rows: int = N_TRAINING) -> tuple[Any, np.ndarray]:
         frame[f"c{i}"] = pd.Categorical.from_codes(codes, names)
         y = y + (codes % 3 == 0) * numbers[:, i]
     return frame, y
+
+
+def wide_data() -> tuple[np.ndarray, np.ndarray]:
+    """Draw rows with N_WIDE columns, of which the target depends on 30."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N_LARGE_TRAINING, N_WIDE))
+    y = X[:, 0] * X[:, 1] + X[:, 2] + np.tanh(X[:, 3:30]) @ rng.normal(size=27)
+    return X, y + 0.3 * rng.normal(size=N_LARGE_TRAINING)
 
 
 def fitted(family: str, X: Any, y: np.ndarray, n_trees: int, **params: Any) -> Any:

@@ -179,10 +179,11 @@ class LaneBuilder {
     n_bounds_ = vector.bounds + vector.n_places() * 2 * width();
     lanes_.n_places.push_back(static_cast<uint8_t>(vector.n_places()));
     lanes_.n_mixed.push_back(static_cast<uint8_t>(vector.mixed_places.n_places));
-    // In measurements, to add to the sums of an output takes as long as one and a half steps.
+    // In measurements, to add to the sums of an output takes as long as one and a half steps. So does a test
+    // in a mixed place, with what else takes longer in vectors that have such places.
     const size_t additions = example.output < 0 ? (3 * vector.n_values + 1) / 2 : 0;
     lanes_.n_steps += vector.n_places() * (static_cast<size_t>(example.n_nodes) + 1 + additions) +
-                      vector.mixed_places.n_tests * kTestTenths / 10;
+                      vector.mixed_places.n_tests * 3 / 2;
     ++lanes_.chunks.back().vectors_end;
     vectors_.push_back(vector);
   }
