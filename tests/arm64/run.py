@@ -54,6 +54,7 @@ TESTS = (
     "tests/engine/interactions/test_interactions.py",
     "tests/engine/background/test_background_intervals.py",
     "tests/engine/background/test_background_pairs.py",
+    "tests/engine/background/test_few_background_rows.py",
     "tests/engine/background/test_interventional.py",
 )
 

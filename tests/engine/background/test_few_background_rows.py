@@ -223,7 +223,7 @@ def test_other_explainers_have_none(forest: RandomForestRegressor) -> None:
 def test_a_loaded_explainer(forest: RandomForestRegressor, tmp_path: Path) -> None:
     explainer = TreeExplainer(forest, data=X[:1], device="cpu")
     explainer.save(tmp_path / "explainer")
-    loaded = TreeExplainer.load(tmp_path / "explainer")
+    loaded = TreeExplainer.load(tmp_path / "explainer", device="cpu")
     assert algorithms_of(loaded, 1) == {"lanes"}
     assert same_bits(loaded.explain(X[7:8]).values, explainer.explain(X[7:8]).values)
 
