@@ -10,6 +10,7 @@ from .._common.algorithms import SHAP_VALUES, Kind
 from .._common.digits import counted, number
 from .._common.memory import shown
 from .._rows.inputs import HostRows
+from .background_plans import TiledPlan
 from .compiled_model import CompiledModel
 from .costs import trees as tree_costs
 from .costs.baselines import comparison_seconds, cuda_comparison_seconds
@@ -19,7 +20,6 @@ from .costs.links import seconds_of_joint_link
 from .costs.trees import TreeGroup
 from .execution import ExecutionPlan, cpu_reason, cpu_seconds_of_link, plan_execution
 from .interactions import Request, row_bytes
-from .kind_plans import TiledPlan
 from .runs import HostRun, value_row_bytes
 
 

@@ -22,8 +22,9 @@ from .._common.devices import Devices
 from .._rows.background import Background
 from ..adapters.ensemble import Ensemble
 from . import additivity
+from .background_plans import no_linear_leaves, plan_of
 from .features import TwoLevelGame
-from .kind_plans import NO_INTERVALS, Intervals, KindPlan, no_linear_leaves, plan_of
+from .kind_plans import NO_INTERVALS, Intervals, KindPlan
 from .links import Link
 from .options import Options
 from .sharing import Sharing

@@ -11,11 +11,12 @@ from joblib import effective_n_jobs
 from .._common import devices
 from .._common.algorithms import OWEN_VALUES, Kind
 from .._common.devices import Devices
+from .background_plans import LinkPlan, TiledPlan
 from .compiled_model import CompiledModel
 from .costs import links as link_costs
 from .costs import trees as tree_costs
 from .costs.trees import TableLayout, TreeGroup
-from .kind_plans import CELLS, LANES, NO_INTERVALS, Intervals, KindPlan, LinkPlan, TiledPlan
+from .kind_plans import CELLS, LANES, NO_INTERVALS, Intervals, KindPlan
 
 
 class ExecutionPlan(NamedTuple):

@@ -16,9 +16,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from skshapgpu import TreeExplainer
 from skshapgpu._common import memory
 from skshapgpu._common.algorithms import SHAP_VALUES, Kind
+from skshapgpu._engine.background_plans import TiledPlan
 from skshapgpu._engine.call_plans import estimate
 from skshapgpu._engine.execution import plan_on_cpu
-from skshapgpu._engine.kind_plans import TiledPlan
 
 X, Y = load_diabetes(return_X_y=True)
 IRIS, SPECIES = load_iris(return_X_y=True)
