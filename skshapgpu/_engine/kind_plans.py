@@ -1,7 +1,7 @@
 """The plans of one kind of results of a model: compiled trees, tables, GPUs, and what the costs depend on.
 
-``CompiledModel.of`` returns the plans of a kind. Path-dependent values and interactions have a class, and Owen
-values another one; ``background_plans.py`` has those of results against background data.
+``CompiledModel.of`` returns the plans of a kind. Path-dependent results have a class, and Owen values have
+one; ``background_plans.py`` has those of results against background data.
 """
 
 from __future__ import annotations
