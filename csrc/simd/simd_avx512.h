@@ -26,7 +26,7 @@ struct FloatVector : skshap::VectorBase<float, 16> {
   static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
     return within(lower, width, _mm256_set1_epi16(static_cast<short>(code)));
   }
-  // The same, with a code for each lane.
+  // Return the lanes whose own code is in their interval.
   static M within(const uint16_t* lower, const uint16_t* width, const uint16_t* codes) {
     return within(lower, width, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
   }

@@ -63,7 +63,7 @@ struct FloatVector : BaselineVector<float, int32_t, 4> {
     const uint16_t codes[] = {code, code, code, code};
     return within(lower, width, codes);
   }
-  // The same, with a code for each lane.
+  // Return the lanes whose own code is in their interval.
   static M within(const uint16_t* lower, const uint16_t* width, const uint16_t* codes) {
     const M x = {(codes[0] - lower[0]) & 0xffff, (codes[1] - lower[1]) & 0xffff,
                  (codes[2] - lower[2]) & 0xffff, (codes[3] - lower[3]) & 0xffff};

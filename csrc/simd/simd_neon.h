@@ -113,7 +113,7 @@ struct FloatVector : skshap::VectorBase<float, 4> {
   static M within(const uint16_t* lower, const uint16_t* width, uint16_t code) {
     return within(lower, width, vdup_n_u16(code));
   }
-  // The same, with a code for each lane.
+  // Return the lanes whose own code is in their interval.
   static M within(const uint16_t* lower, const uint16_t* width, const uint16_t* codes) {
     return within(lower, width, vld1_u16(codes));
   }
