@@ -135,17 +135,18 @@ void fill_tables(Plan& plan, int64_t n_threads) {
     }
   }
   constexpr size_t kPart = 256;
+  const auto fill = leaf_kernels<T>().fill_leaves;
   share_items(static_cast<int64_t>((leaves.size() + kPart - 1) / kPart), n_threads, [&] {
     return [&, scratch = std::vector<T>(t[longest].size() << longest)](int64_t part) mutable {
       const size_t i = static_cast<size_t>(part) * kPart;
-      leaf_kernels<T>().fill_leaves({.leaves = leaves.data() + i,
-                                     .n_leaves = std::min(kPart, leaves.size() - i),
-                                     .features = plan.tables.leaf_features.data(),
-                                     .n_nodes = n_nodes,
-                                     .t = t,
-                                     .weights = weights,
-                                     .scratch = scratch.data(),
-                                     .tables = numbers_of<T>(plan.tables).own().data()});
+      fill({.leaves = leaves.data() + i,
+            .n_leaves = std::min(kPart, leaves.size() - i),
+            .features = plan.tables.leaf_features.data(),
+            .n_nodes = n_nodes,
+            .t = t,
+            .weights = weights,
+            .scratch = scratch.data(),
+            .tables = numbers_of<T>(plan.tables).own().data()});
     };
   });
 }
@@ -194,22 +195,23 @@ class FastV2 final : public TreeWorker<T> {
     const double* const values = plan_.leaf_values.data() + tree.leaves;
     for (size_t i = 0; i < n_leaves * n_outputs; ++i)
       values_[i] = static_cast<T>(values[i] / plan_.leaf_scale);
-    leaf_kernels<T>().add_leaves({.words = words,
-                                  .n_rows = n_rows,
-                                  .leaves = leaves_[&tree - plan_.trees.data()],
-                                  .n_leaves = n_leaves,
-                                  .features = plan_.tables.leaf_features.data(),
-                                  .tables = numbers_of<T>(plan_.tables).data(),
-                                  .values = values_.data(),
-                                  .n_outputs = n_outputs,
-                                  .phi = phi,
-                                  .output_stride = chunk.slots.size() * kBlockRows});
+    add_leaves_({.words = words,
+                 .n_rows = n_rows,
+                 .leaves = leaves_[&tree - plan_.trees.data()],
+                 .n_leaves = n_leaves,
+                 .features = plan_.tables.leaf_features.data(),
+                 .tables = numbers_of<T>(plan_.tables).data(),
+                 .values = values_.data(),
+                 .n_outputs = n_outputs,
+                 .phi = phi,
+                 .output_stride = chunk.slots.size() * kBlockRows});
   }
 
  private:
   const Plan& plan_;
   std::vector<T> values_;                 // of the leaves of a tree, divided by Plan::leaf_scale
   std::vector<const LeafTable*> leaves_;  // by tree
+  void (*const add_leaves_)(const AddLeavesArgs<T>&) = leaf_kernels<T>().add_leaves;
 };
 
 const RegisteredTreeAlgorithm<FastV2> fast_v2("fast_v2", kMaxLeafBits, add_leaf_tables);

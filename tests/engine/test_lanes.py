@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.categorical_trees import categorical_trees
 from helpers.ensembles import (
     chain_rows,
     ensemble_options,
@@ -77,21 +78,7 @@ def test_categories(n_categories: int) -> None:
     """The bits of a category's lanes are in words of 64 bits."""
     rng = np.random.default_rng(n_categories)
     codes = rng.permutation(2 * n_categories)[:n_categories]
-    trees = []
-    for _ in range(20):
-        sets = [rng.choice(codes, rng.integers(1, n_categories + 1), replace=False) for _ in range(2)]
-        trees.append(
-            Tree(
-                left=np.array([1, 2, -1, -1, -1]),
-                right=np.array([4, 3, -1, -1, -1]),
-                feature=np.array([0, 1, 0, 0, 0]),
-                threshold=np.zeros(5),
-                missing_left=rng.random(5) < 0.5,
-                cover=np.array([9.0, 5, 2, 3, 4]),
-                value=np.concatenate([np.zeros((2, 1)), rng.normal(size=(3, 1))]),
-                categories={0: np.sort(sets[0]), 1: np.sort(sets[1])},
-            )
-        )
+    trees = categorical_trees(rng, codes, 20)
     ensemble = Ensemble.from_trees(trees, n_features=2, intercept=0.5)
     x = np.concatenate([codes, [2 * n_categories, -1, np.nan]]).astype(float)
     rows = np.column_stack([rng.permutation(x), x])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.categorical_trees import categorical_trees
 from helpers.ensembles import ensemble_options, random_chain, random_ensemble, random_rows, random_weights
 from helpers.instruction_sets import each_set, run_again
 from helpers.kernels import algorithms_of, assert_values, explain, once, same_bits
@@ -92,22 +93,8 @@ def test_several_outputs(vector: bool, n_background: int) -> None:
 def test_categories(n_categories: int) -> None:
     """A background row may have a listed category, another one, or none."""
     rng = np.random.default_rng(n_categories)
-    trees = [
-        Tree(
-            left=np.array([1, 2, -1, -1, -1]),
-            right=np.array([4, 3, -1, -1, -1]),
-            feature=np.array([0, 1, 0, 0, 0]),
-            threshold=np.zeros(5),
-            missing_left=rng.random(5) < 0.5,
-            cover=np.array([9.0, 5, 2, 3, 4]),
-            value=np.concatenate([np.zeros((2, 1)), rng.normal(size=(3, 1))]),
-            categories={
-                i: np.sort(rng.choice(2 * n_categories, rng.integers(1, n_categories + 1), replace=False))
-                for i in range(2)
-            },
-        )
-        for _ in range(9)
-    ]
+    codes = rng.permutation(2 * n_categories)[:n_categories]
+    trees = categorical_trees(rng, codes, 9)
     ensemble = Ensemble.from_trees(trees, n_features=2, intercept=0.5)
     x = np.array([*range(min(2 * n_categories, 20)), 2 * n_categories, np.nan])
     rows = np.column_stack([rng.permutation(x), x])
