@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from scipy.stats.mstats import mquantiles
 
 from .._common.checks import require_count, with_article
+from .._common.distinct import distinct_numbers
 from .._common.positions import is_integer, listed, read_position, require_position
 from .._engine.features import Group
 from .._rows.columns import read_column
@@ -326,7 +327,7 @@ def numeric_grid(
     if options.grid_resolution == "exact":
         assert exact is not None
         return exact(*_limits(numbers, name, options))
-    distinct = np.unique(numbers)
+    distinct = distinct_numbers(numbers)
     if len(distinct) < options.grid_resolution:
         return distinct
     low, high = _limits(numbers, name, options)
@@ -360,7 +361,7 @@ def _breakpoints(computation: Computation, feature: int, low: float, high: float
     # The numbers that a column of X can hold and the trees can tell apart.
     single = ensemble.x_dtype == "float32" or computation.rows.dtype == np.float32 or _rounds(computation)
     dtype = np.float32 if single else np.float64
-    exact = np.unique(ensemble.threshold[tested])
+    exact = distinct_numbers(ensemble.threshold[tested])
     with np.errstate(over="ignore"):
         before = exact.astype(dtype)
     largest = before.astype(np.float64)
@@ -375,7 +376,7 @@ def _breakpoints(computation: Computation, feature: int, low: float, high: float
     after = np.nextafter(before, up)
     pairs = np.stack([before, after]).astype(np.float64)
     inside = (pairs[0] >= low) & (pairs[1] <= high)
-    return np.unique(np.concatenate([[low, high], *pairs[:, inside]]))
+    return distinct_numbers(np.concatenate([[low, high], *pairs[:, inside]]))
 
 
 def _points(computation: Computation, feature: int, values: np.ndarray) -> np.ndarray:

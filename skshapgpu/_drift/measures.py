@@ -7,6 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.stats import rankdata
 
+from .._common.distinct import distinct_numbers
+
 #: Smallest fraction of a bin in the population stability index, which would be infinite for an empty bin.
 PSI_FLOOR = 1e-4
 
@@ -79,7 +81,7 @@ class QuantileBins:
         if not len(keys):
             return
         cumulated = self._cumulated + weights.cumsum()
-        for i in np.unique(np.searchsorted(cumulated, self._levels[self._levels <= cumulated[-1]])):
+        for i in distinct_numbers(np.searchsorted(cumulated, self._levels[self._levels <= cumulated[-1]])):
             key = keys[i]
             above = keys[i + 1] if i + 1 < len(keys) else following
             below = keys[i - 1] if i else self._previous
@@ -94,7 +96,7 @@ class QuantileBins:
         if self._last is not None:
             self._add_edges(np.array([self._last[0]]), np.array([self._last[1]]), np.inf)
             self._last = None
-        return np.unique(self._edges)
+        return distinct_numbers(self._edges)
 
     def count(self, pieces: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
         """Return the weight in each bin of the reference, and of the current sample.

@@ -30,6 +30,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from .._common.algorithms import SHAP_VALUES
+from .._common.distinct import distinct_numbers
 from .._rows.containers import rows_of_container
 from .._rows.gpu_arrays import on_gpu, to_host
 from .._rows.in_place import any_may_write, copied
@@ -203,7 +204,7 @@ class Explained:
 
 def few_rows(n_rows: int) -> np.ndarray:
     """Return the positions of the rows to compare, spread over all rows."""
-    return np.unique(np.linspace(0, n_rows - 1, min(_MOST_ROWS, n_rows)).astype(np.intp))
+    return distinct_numbers(np.linspace(0, n_rows - 1, min(_MOST_ROWS, n_rows)).astype(np.intp))
 
 
 def rows_of(X: Any, positions: np.ndarray) -> Any:
@@ -372,7 +373,7 @@ def _report(explained: Explained, row: np.ndarray | None = None) -> str:
     ]
     if row is not None:
         names = adapted.schema.feature_names or [f"x{i}" for i in range(len(row))]
-        columns = np.unique(ensemble.feature[ensemble.left >= 0])[:8]
+        columns = distinct_numbers(ensemble.feature[ensemble.left >= 0])[:8]
         numbers = (f"{names[c] if c < len(names) else c}={row[c]:.9g}" for c in columns.tolist())
         parts.append(f"the row as {', '.join(numbers)}{', ...' if len(columns) == 8 else ''}")
     return (

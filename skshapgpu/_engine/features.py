@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._common.distinct import distinct_numbers
 from .._common.groups import group_of_each
 from .._common.positions import is_integer, read_positions
 from .._rows.columns import GroupedRows
@@ -272,7 +273,7 @@ def _grouped(game: Game, n_columns: int, members: Sequence[Sequence[int]]) -> Ga
         renumbered[list(columns)] = group
     shared_players: dict[tuple[int, ...], int] = {}
     for number, columns in enumerate(game.shared):
-        groups = tuple(np.unique(renumbered[list(columns)]).tolist())
+        groups = tuple(distinct_numbers(renumbered[list(columns)]).tolist())
         if len(groups) > 1:
             player = len(members) + shared_players.setdefault(groups, len(shared_players))
         else:

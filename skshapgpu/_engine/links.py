@@ -19,6 +19,7 @@ from sklearn.utils.validation import column_or_1d
 from .._common.algorithms import AUTO, MODEL_OUTPUTS, SCORE_OUTPUTS, SHAP_VALUES, TIME_OUTPUTS
 from .._common.checks import require_one_of, require_unmasked
 from .._common.devices import require_cpu
+from .._common.distinct import distinct_numbers
 from .._rows.tables import require_same_rows
 from ..adapters.ensemble import Ensemble
 from ..adapters.link_sums import LinkSum
@@ -243,7 +244,7 @@ def read_times(times: Any) -> np.ndarray | None:
         raise TypeError(f"times must be numbers, not {times!r:.80}")
     if numbers.ndim != 1 or not len(numbers) or not np.isfinite(numbers).all():
         raise ValueError(f"times must be one or more finite numbers, not {times!r:.80}")
-    if len(np.unique(numbers)) < len(numbers):
+    if len(distinct_numbers(numbers)) < len(numbers):
         raise ValueError(f"times must differ from each other, unlike {times!r:.80}")
     return numbers
 

@@ -26,6 +26,7 @@ from sklearn.utils.validation import (
 )
 
 from .._common.algorithms import is_deterministic
+from .._common.distinct import distinct_numbers
 from .._common.types import OPTION_LINES, AlgorithmName, CrossValidation, Table, Values, Vector
 from .._engine.options import Options
 from .._rows.gpu_arrays import on_gpu
@@ -245,7 +246,7 @@ class ExplainingTransformer(
         result[feature_in_fold[in_fold]] = feature_in_all[in_fold]
         shared = result[result >= 0]
         differs = (result[feature_in_fold] != feature_in_all)[in_fold]
-        if differs.any() or len(np.unique(shared)) < len(shared):
+        if differs.any() or len(distinct_numbers(shared)) < len(shared):
             raise ValueError(
                 "the groups of a fold's model have other columns than the groups of the model of all rows: "
                 "give feature_groups as names of columns instead of positions, or feature_groups='input'"

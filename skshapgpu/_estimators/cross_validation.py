@@ -20,6 +20,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import indexable
 
 from .._common.checks import checks_options, require_explain_params, require_n_jobs, require_options
+from .._common.distinct import distinct_numbers
 from .._common.types import CrossValidation, ExplainerOptions, Table, Vector
 from .._engine.features import have_positions
 from .._engine.options import Options
@@ -442,7 +443,7 @@ def _fold(tests: Sequence[np.ndarray], n_rows: int) -> np.ndarray:
     n_tests = np.zeros(n_rows, np.int64)
     fold = np.full((n_rows, 1), -1)
     for number, rows in enumerate(tests):
-        rows = np.unique(rows)
+        rows = distinct_numbers(rows)
         if n_tests[rows].max(initial=0) == fold.shape[1]:
             fold = np.pad(fold, ((0, 0), (0, 1)), constant_values=-1)
         fold[rows, n_tests[rows]] = number

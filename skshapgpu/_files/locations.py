@@ -231,9 +231,11 @@ class RemotePath:
         begin = len(self.path.strip("/")) + 1 if self.path.strip("/") else 0
         for info in self.filesystem.get_file_info(selector):
             name = info.path.strip("/")[begin:]
-            if name:
-                is_file = info.type.name == "File"
-                stamps[name] = (info.size, _time_of(self.filesystem, info)) if is_file else None
+            if name and info.type.name != "File":
+                stamps[name] = None
+            elif name:
+                with contextlib.suppress(FileNotFoundError):  # deleted or renamed since it was listed
+                    stamps[name] = info.size, _time_of(self.filesystem, info)
         return stamps
 
 

@@ -21,6 +21,7 @@ from sklearn.utils import check_array, get_tags
 
 from .. import _core
 from .._common.devices import Devices, load_cuda
+from .._common.distinct import distinct_numbers
 from .._common.lazy import computed_once
 from ..adapters.ensemble import Ensemble
 from ..adapters.schema import AdaptedModel, Column, InputSchema, category_codes
@@ -380,7 +381,7 @@ class HostRows:
             return False
         data = self.data[:0]
         if self._schema.n_categorical and self._frame is not None:  # codes replace the categories
-            columns = np.setdiff1d(np.arange(data.shape[1]), list(self._frame.coded_columns))
+            columns = np.delete(np.arange(data.shape[1]), list(self._frame.coded_columns))
             if not len(columns):
                 return True
             data = select(self.data, slice(0, 0), columns)
@@ -547,7 +548,7 @@ def tested_columns(ensemble: Ensemble) -> np.ndarray:
     """Return the columns that trees test, or that linear leaves have, ascending."""
     # Not by a flag for each column: a model may claim many more columns than it has nodes.
     columns = np.concatenate([ensemble.feature[ensemble.left >= 0], ensemble.linear_feature])
-    return np.unique(columns).astype(np.intp)
+    return distinct_numbers(columns).astype(np.intp)
 
 
 def read(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .._common.distinct import distinct_numbers
 from .._common.positions import listed, require_position
 from ..adapters.step_origins import UnknownOriginError, columns_through, names_made, sources_of
 from .gpu_arrays import on_gpu
@@ -47,7 +48,7 @@ class Origins:
         """Return the origins of groups of features, given by their positions."""
         if self.columns is None:
             return self
-        columns_of_groups = [np.unique(self.columns[list(group)]) for group in members]
+        columns_of_groups = [distinct_numbers(self.columns[list(group)]) for group in members]
         if any(len(columns) > 1 for columns in columns_of_groups):
             reason = "they were grouped across input columns"
             return replace(self, columns=None, changed=None, reason=reason)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._common.distinct import distinct_numbers
 from ._known import require_known
 from ._numbers import reals, whole_in_string, whole_number, whole_numbers
 
@@ -206,7 +207,7 @@ def _require_links(trees: list[dict[str, Any]]) -> None:
         require(fits, inner, "left_children and right_children do not fit parents")
     require(default_left <= 1, everywhere, "default_left has a number other than 0 and 1")
     require(feature >= 0, everywhere, "split_indices has a negative number")
-    split_types = np.unique(joined(trees, "split_type", np.uint8)).tolist()
+    split_types = distinct_numbers(joined(trees, "split_type", np.uint8)).tolist()
     require_known("the XGBoost model", "kinds of splits", split_types, _SPLIT_TYPES)
     marked = np.bincount(tree_of[(feature == _DELETED) & (default_left == 1)], minlength=len(trees))
     for i, (tree, n_marked) in enumerate(zip(trees, marked)):

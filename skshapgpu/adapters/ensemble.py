@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._common.distinct import distinct_numbers
+
 #: LightGBM's ``kZeroThreshold``, a float32: values of this magnitude or less count as zero.
 ZERO_MAGNITUDE = float(np.float32(1e-35))
 
@@ -270,7 +272,7 @@ class Ensemble:
             for start, tree in zip(offsets, trees):
                 for node, codes in sorted(tree.categories.items()):
                     category_set[start + node] = len(lists)
-                    lists.append(np.unique(np.asarray(codes, np.int32)))
+                    lists.append(distinct_numbers(np.asarray(codes, np.int32)))
                     listed_left.append(tree.listed_left)
             options |= category_attributes(category_set, lists, listed_left)
         return cls(
@@ -324,7 +326,7 @@ class Ensemble:
         for name in ("player", "zero_missing"):
             if len(getattr(self, name)) not in (0, self.n_features):
                 raise ValueError(f"{name} must be empty or have n_features entries")
-        players = np.unique(self.player)
+        players = distinct_numbers(self.player)
         if not np.array_equal(players, np.arange(len(players))):
             raise ValueError("player must hold every number from 0 to its largest, and no other")
 

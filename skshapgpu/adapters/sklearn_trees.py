@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.tree._tree import Tree as SklearnTree
 
+from .._common.distinct import distinct_numbers
 from ..errors import UnsupportedModelError
 from ._known import require_known
 from ._subclasses import require_own_method
@@ -122,7 +123,7 @@ def nodes_of(name: str, tree: Any, kind: type = SklearnTree, *, has_categories: 
 def _require_known_splits(name: str, tree: Any, nodes: np.ndarray, has_categories: bool) -> None:
     """Reject a tree of scikit-learn 1.10 that compares other than float32 numbers, or splits otherwise."""
     kinds, inner = nodes["split_kind"], nodes["left_child"] >= 0
-    require_known(name, "kinds of splits", np.unique(kinds).tolist(), _SPLIT_KINDS)
+    require_known(name, "kinds of splits", distinct_numbers(kinds).tolist(), _SPLIT_KINDS)
     if not has_categories and np.isin(kinds[inner], (BITSET, HASH)).any():
         raise refuse_categories(name, "but not their encoder")
     if (kinds[inner] == LEAF).any():

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse
 
+from .._common.distinct import distinct_numbers
 from ..errors import UnsupportedModelError
 from . import _treelite_checkpoint
 from ._known import require_known
@@ -129,9 +130,11 @@ def _read(
         binary = "margin"
     labels = classes if classes is not None and len(classes) == (2 if binary else len(outputs)) else None
     is_categorical = ensemble.category_set >= 0
-    columns = np.unique(ensemble.feature[is_categorical]) if len(is_categorical) else np.empty(0, np.int32)
+    columns = (
+        distinct_numbers(ensemble.feature[is_categorical]) if len(is_categorical) else np.empty(0, np.int32)
+    )
     if len(columns):
-        numeric = np.unique(ensemble.feature[(ensemble.left >= 0) & ~is_categorical])
+        numeric = distinct_numbers(ensemble.feature[(ensemble.left >= 0) & ~is_categorical])
         if len(mixed := np.intersect1d(columns, numeric)):
             raise UnsupportedModelError(
                 f"feature {mixed[0]} is categorical, but a tree splits it as a number"
@@ -245,7 +248,9 @@ class _Nodes:
         self.left, self.right = field("cleft", np.int64), field("cright", np.int64)
         n = len(self.left)
         self.kind, self.operator = field("node_type", np.int8), field("cmp", np.int8)
-        require_known("the treelite model", "kinds of nodes", np.unique(self.kind).tolist(), _NODE_KINDS)
+        require_known(
+            "the treelite model", "kinds of nodes", distinct_numbers(self.kind).tolist(), _NODE_KINDS
+        )
         self.feature = field("split_index", np.int64)
         self.threshold = field("threshold", np.float64)
         self.default_left = field("default_left", bool)
@@ -329,7 +334,9 @@ class _Nodes:
 
 def _strict(trees: list[_Nodes]) -> bool:
     """Return whether all numerical nodes of the model use < or >=, so that ``Ensemble.strict`` fits them."""
-    operators = {int(o) for t in trees for o in np.unique(t.operator[~t.leaf & (t.kind != _CATEGORICAL)])}
+    operators = {
+        int(o) for t in trees for o in distinct_numbers(t.operator[~t.leaf & (t.kind != _CATEGORICAL)])
+    }
     return bool(operators) and operators <= {_LT, _GE}
 
 
@@ -397,7 +404,7 @@ def _category_sets(trees: list[_Nodes], tree_numbers: list[int], dtype: str) -> 
         numbers[nodes] = len(lists) + np.arange(len(nodes))
         set_of_node.append(numbers)
         for node, (begin, end) in zip(nodes, tree.segments(tree.listed, nodes, len(tree.codes)).T):
-            codes = np.unique(tree.codes[begin:end])
+            codes = distinct_numbers(tree.codes[begin:end])
             lists.append(codes[codes <= largest])
             listed_left.append(not tree.listed_right[node])
     if not lists:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
+from .._common.distinct import distinct_numbers
 from ..errors import UnsupportedModelError
 from . import _ubjson
 from . import _xgboost_fields as fields
@@ -475,11 +476,11 @@ def _encoders(
     numeric = ensemble.left >= 0
     if len(ensemble.category_set):
         is_set = ensemble.category_set >= 0
-        categorical |= set(np.unique(ensemble.feature[is_set]).tolist())
+        categorical |= set(distinct_numbers(ensemble.feature[is_set]).tolist())
         numeric &= ~is_set
     if not categorical:
         return {}
-    if mixed := categorical & set(np.unique(ensemble.feature[numeric]).tolist()):
+    if mixed := categorical & set(distinct_numbers(ensemble.feature[numeric]).tolist()):
         raise UnsupportedModelError(f"feature {min(mixed)} is categorical, but a tree splits it as a number")
     return {
         column: _encoder(category_lists[column] if category_lists else {}, missing, version < (3, 4))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .._common.distinct import distinct_numbers
 from .._files.locations import Place, RemotePath, is_path, locate, locate_all
 from .._rows.arrow import is_dictionary, is_text, require_arrow, stream_reader
 from .._rows.pandas_types import UNKNOWN_NULLS, TypesScan, columns_of, same_dtype
@@ -564,4 +565,4 @@ def _with_dense_features(frame: Any, keep: Sequence[str]) -> Any:
 def _compared_rows(n_rows: int) -> list[int]:
     """Return the numbers of the rows to compare, evenly spaced."""
     rows = np.linspace(0, max(n_rows - 1, 0), min(n_rows, _COMPARED_ROWS)).astype(int)
-    return np.unique(rows).tolist()
+    return distinct_numbers(rows).tolist()

@@ -10,6 +10,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from .._common.digits import counted, number
+from .._common.distinct import distinct_numbers
 from .._files import saving
 from .._files.locations import RemotePath, locate, shown
 from .._files.model_files import adapt_file
@@ -103,7 +104,7 @@ def _categorical(adapted: AdaptedModel) -> list[int]:
     ensemble, schema = adapted.ensemble, adapted.schema
     columns = set(schema.encoders)
     if len(ensemble.category_set):
-        split_columns = np.unique(ensemble.feature[ensemble.category_set >= 0])
+        split_columns = distinct_numbers(ensemble.feature[ensemble.category_set >= 0])
         columns |= set(split_columns[split_columns < schema.n_features].tolist())
     return sorted(columns)
 

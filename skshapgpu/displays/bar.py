@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import numpy as np
 
 from .._common.checks import checks_options, require_options
+from .._common.distinct import distinct_numbers
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.cohorts import Cohorts
 from .._explanations.grouping import require_sum_by
@@ -431,7 +432,7 @@ def _importances_by_split(
             "sum_by=, call cross_val_explain with explain_params={'feature_groups': 'input'}"
         )
     importances = np.full((n_splits, len(explanation.feature_names)), np.nan)
-    for split in np.unique(fold[fold >= 0]).tolist():
+    for split in distinct_numbers(fold[fold >= 0]).tolist():
         means = explanation[fold == split].importance().reshape(importances.shape[1], -1)
         importances[split] = np.where(np.isnan(means).all(axis=1), np.nan, np.nansum(means, axis=1))
     return importances

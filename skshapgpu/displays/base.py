@@ -11,6 +11,7 @@ from sklearn.utils import check_scalar
 
 from .._common.checks import require_count, with_article
 from .._common.digits import number
+from .._common.distinct import distinct_numbers
 from .._common.indices import INDICES
 from .._common.lazy import import_for
 from .._common.positions import is_integer, listed, read_position, require_position
@@ -171,7 +172,7 @@ def some_rows(values: np.ndarray, n: int) -> np.ndarray:
     if len(values) <= n:
         return order
     ends = np.column_stack([values.argmin(axis=0), values.argmax(axis=0)]).ravel()
-    ends = np.unique(ends[: n // 2])
+    ends = distinct_numbers(ends[: n // 2])
     others = order[~np.isin(order, ends)]
     return np.random.default_rng(0).permutation(np.concatenate([ends, others[: n - len(ends)]]))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._common.distinct import distinct_numbers
 from .._rows.columns import NumericColumn
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _category_bars(column: NumericColumn) -> tuple[np.ndarray, np.ndarray, np.nd
 def _bins(column: NumericColumn, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return centres, widths and counts of bins of equal width. A bar of the missing values comes first."""
     numbers, missing = x[~column.missing], x[column.missing]
-    distinct = np.unique(numbers)
+    distinct = distinct_numbers(numbers)
     if len(distinct) <= 1:
         centres, counts = distinct, np.full(len(distinct), len(numbers))
         widths = np.full(len(distinct), 0.05)

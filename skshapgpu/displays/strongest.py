@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._common.distinct import distinct_numbers
 from .._rows.columns import NumericColumn
 from .._rows.gpu_arrays import copied_to_host
 from .._rows.tables import select, table
@@ -67,7 +68,7 @@ def strongest_by_variance(
     n_bins = int(np.clip(len(values) // _ROWS_IN_BIN, 1, _BINS))
     bins = _quantile_classes(column, n_bins)
     residuals = _residuals(values.astype(np.float64), column, bins)
-    total, n_filled = float(residuals @ residuals), len(np.unique(bins))
+    total, n_filled = float(residuals @ residuals), len(distinct_numbers(bins))
     best, best_score = None, 0.0
     for other in range(n_features):
         if other == feature:
@@ -97,7 +98,7 @@ def _quantile_classes(column: NumericColumn, n: int) -> np.ndarray:
     if column.categories is not None:
         classes[~missing] = present.astype(np.int64)
     elif len(present):
-        cuts = np.unique(np.quantile(present, np.arange(1, n) / n, method="lower"))
+        cuts = distinct_numbers(np.quantile(present, np.arange(1, n) / n, method="lower"))
         classes[~missing] = np.searchsorted(cuts, present)
     classes[missing] = classes.max() + 1
     return classes

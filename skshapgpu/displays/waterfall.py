@@ -10,6 +10,7 @@ from scipy.special import expit, logit
 
 from .._common.checks import checks_options, require_options
 from .._common.digits import digits_for
+from .._common.distinct import distinct_numbers
 from .._common.indices import INDICES
 from .._common.types import ExplainerOptions, Model, Table, Values, Vector, lists_options
 from .._explanations.values import Explanation
@@ -354,7 +355,7 @@ def probability_ticks(
         ends = expit(low), expit(high)
         multiples = np.arange(np.ceil(ends[0] / step), np.floor(ends[1] / step) + 1)
         if len(multiples) > 200:  # only probabilities near 0 and 1 are far apart in log-odds
-            multiples = np.unique(np.r_[multiples[:100], multiples[-100:]])
+            multiples = distinct_numbers(np.r_[multiples[:100], multiples[-100:]])
         candidates = np.round(multiples * step, digits)
         for tick in candidates[np.argsort(np.abs(candidates - 0.5), kind="stable")].tolist():
             if not 0 < tick < 1:

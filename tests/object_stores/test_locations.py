@@ -203,3 +203,26 @@ def test_a_folder_is_deleted_while_another_call_changes_it(
     monkeypatch.setattr(kind, *{"written": ("expand_path", write), "renamed": ("isfile", rename)}[change])
     place.delete()
     assert n_changes == [2] and not place.exists()
+
+
+def test_a_file_is_renamed_while_its_folder_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    place = locate(f"memory://{uuid.uuid4().hex}")
+    (tmp_path / "x").write_text("content")
+    for name in ("a", "in/b", "c"):
+        (place / name).upload(tmp_path / "x")
+    kind = type(memory)
+    info = kind.info
+
+    def rename(self: Any, path: str, **kwargs: Any) -> Any:
+        if path.endswith("/a"):
+            memory.store.pop(f"{place.path}/a", None)
+        return info(self, path, **kwargs)
+
+    monkeypatch.setattr(kind, "info", rename)
+    stamps = place.entries(recursive=True)
+    assert sorted(stamps) == ["c", "in", "in/b"]
+    assert stamps["in"] is None and [stamps[name][0] for name in ("c", "in/b")] == [7, 7]

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..._common.distinct import distinct_numbers
 from ...errors import UnsupportedModelError
 from .tables import LEAF, NodeTable
 
@@ -79,7 +80,7 @@ def _scores_of_two_classes(
     score of the first class is then 1 - s if no weight is negative, otherwise -s. In both cases, the logistic
     transformation is applied to -s and s.
     """
-    weighted_classes = np.unique(table.weight_output)
+    weighted_classes = distinct_numbers(table.weight_output)
     if len(base) > len(weighted_classes) % 2 or np.array_equal(weighted_classes, [1]):
         raise UnsupportedModelError(
             "the ONNX model has two classes, with weights of the second one only or with base values that do "

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._common.distinct import distinct_numbers
 from ...errors import UnsupportedModelError
 from .._known import require_known
 from ..schema import AdaptedModel, InputSchema
@@ -129,7 +130,7 @@ def _check_weights(table: NodeTable, outputs: np.ndarray, n_outputs: int) -> Non
     if ((outputs < 0) | (outputs >= n_outputs)).any():
         raise ValueError(f"a node has a weight for an output outside 0..{n_outputs - 1}")
     keys = table.weight_node * n_outputs + table.weight_output
-    if len(np.unique(keys)) < len(keys):
+    if len(distinct_numbers(keys)) < len(keys):
         raise ValueError("a leaf has two weights for the same output")
 
 

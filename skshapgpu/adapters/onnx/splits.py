@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._common.distinct import distinct_numbers
 from ...errors import UnsupportedModelError
 from ..ensemble import Ensemble, category_attributes
 from ..schema import Column, numbers_of_categories
@@ -114,7 +115,7 @@ def _values(table: NodeTable, n_outputs: int, n_bytes: int) -> tuple[np.ndarray,
     n_nodes, n_trees = len(table.mode), table.n_trees
     tree = np.searchsorted(table.offsets, table.weight_node, side="right") - 1
     pairs = np.unique(np.stack([tree, table.weight_output]), axis=1)
-    if n_outputs == 1 or len(np.unique(pairs[0])) == pairs.shape[1]:  # one output for each tree
+    if n_outputs == 1 or len(distinct_numbers(pairs[0])) == pairs.shape[1]:  # one output for each tree
         tree_output = np.zeros(n_trees, np.int32)
         tree_output[pairs[0]] = pairs[1]
         value = np.zeros((n_nodes, 1))
@@ -134,7 +135,7 @@ def _encoders(table: NodeTable, x_dtype: str) -> tuple[dict[int, Ranks], np.ndar
     """Return the encoders by column, and the code of each node's threshold; 0 if there is no encoder."""
     codes = np.zeros(len(table.mode))
     by_equality = np.isin(table.mode, (EQ, NEQ, MEMBER))
-    is_encoded = (table.mode != LEAF) & np.isin(table.feature, np.unique(table.feature[by_equality]))
+    is_encoded = (table.mode != LEAF) & np.isin(table.feature, distinct_numbers(table.feature[by_equality]))
     nodes = np.flatnonzero(is_encoded & (table.mode != MEMBER))
     members = list(table.members.values())
     sizes = [len(values) for values in members]
@@ -142,7 +143,7 @@ def _encoders(table: NodeTable, x_dtype: str) -> tuple[dict[int, Ranks], np.ndar
     value = np.concatenate([table.threshold[nodes], *members])
     encoders = {}
     for column, positions in _groups(feature.astype(np.int64)):
-        encoders[column] = ranks = Ranks(np.unique(value[positions]), x_dtype)
+        encoders[column] = ranks = Ranks(distinct_numbers(value[positions]), x_dtype)
         threshold_positions = positions[positions < len(nodes)]
         codes[nodes[threshold_positions]] = ranks.code(value[threshold_positions])
         if 2 * len(ranks.values) >= 2 ** np.finfo(x_dtype).nmant:
@@ -166,7 +167,7 @@ def _category_sets(
     if not len(nodes):
         return {}
     sets = [
-        np.unique(encoders[int(table.feature[node])].code(table.members[node]))
+        distinct_numbers(encoders[int(table.feature[node])].code(table.members[node]))
         if node in table.members
         else codes[node : node + 1].astype(np.int64)
         for node in nodes.tolist()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..._common.distinct import distinct_numbers
 from ...errors import UnsupportedModelError
 from .messages import Tensor
 
@@ -81,7 +82,7 @@ def read_listed(attributes: Attributes, kind: str) -> NodeTable:
     threshold, threshold_dtype = _reals(attributes, "nodes_values", n_nodes)
     changes = np.flatnonzero(np.diff(tree_id)) + 1
     offsets = np.concatenate([[0], changes, [n_nodes]])
-    if len(np.unique(tree_id[offsets[:-1]])) != len(offsets) - 1:
+    if len(distinct_numbers(tree_id[offsets[:-1]])) != len(offsets) - 1:
         raise ValueError("the nodes of a tree are not side by side")
     positions = _NodePositions(tree_id, node_id)
     inner = np.flatnonzero(mode != LEAF)
@@ -123,7 +124,7 @@ class _NodePositions:
     """The position of each node, by the numbers of tree and node."""
 
     def __init__(self, tree_id: np.ndarray, node_id: np.ndarray) -> None:
-        self._tree_ids, self._node_ids = np.unique(tree_id), np.unique(node_id)
+        self._tree_ids, self._node_ids = distinct_numbers(tree_id), distinct_numbers(node_id)
         keys = self._keys(tree_id, node_id)
         self._order = np.argsort(keys, kind="stable")
         self._sorted_keys = keys[self._order]
@@ -167,7 +168,11 @@ def read_indexed(attributes: Attributes) -> NodeTable:
     output = integers(attributes, "leaf_targetids", len(weights))
     tracks = attributes.get("nodes_missing_value_tracks_true", np.zeros(n_inner, np.int64))
     tracks_true = integers({"tracks": tracks}, "tracks", n_inner) == 1
-    if not len(roots) or ((roots < 0) | (roots >= n_inner)).any() or len(np.unique(roots)) < len(roots):
+    if (
+        not len(roots)
+        or ((roots < 0) | (roots >= n_inner)).any()
+        or len(distinct_numbers(roots)) < len(roots)
+    ):
         raise ValueError("its tree_roots are not different nodes")
     if ((mode < 0) | (mode > MEMBER)).any():
         raise ValueError("it has a node of an unknown mode")

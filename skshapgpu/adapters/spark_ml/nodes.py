@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._common.distinct import distinct_numbers
 from ..ensemble import Ensemble, category_attributes
 from ..schema import Column, numbers_of_categories
 
@@ -150,7 +151,7 @@ def ensemble(
         x_dtype="float64",
         **sets,
     )
-    return trees, {int(feature): Categories() for feature in np.unique(nodes.feature[categorical])}
+    return trees, {int(feature): Categories() for feature in distinct_numbers(nodes.feature[categorical])}
 
 
 def _category_sets(nodes: Nodes, categorical: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
@@ -162,7 +163,7 @@ def _category_sets(nodes: Nodes, categorical: np.ndarray) -> tuple[dict[str, Any
     lists, others_left = [], []
     for node in categorical:
         n_categories = int(nodes.n_categories[node])
-        left = np.unique(nodes.split.items(node))
+        left = distinct_numbers(nodes.split.items(node))
         if n_categories < 1:
             raise ValueError(f"a categorical split has {n_categories} categories")
         if len(left) < nodes.split.length[node] or not np.isin(left, np.floor(left)).all():
