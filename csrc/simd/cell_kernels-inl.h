@@ -18,7 +18,8 @@ namespace {
 constexpr size_t kFirstNumbered = 64, kMostNumberedRows = 512;
 // The places of a map in which a cell of two keys may be.
 constexpr uint32_t kMapPlaces = 3;
-// By place: a factor whose products with second keys scatter the first keys.
+// By place: a factor whose products with second keys, plus the place, scatter the first keys. Without the
+// place, the second key 0 would have only one place.
 constexpr uint32_t kScatter[kMapPlaces] = {0x9e3779b1, 0x85ebca77, 0xc2b2ae3d};
 
 // Read the entries of rows at their places, 16 rows at a time. One load for each row takes less time than
@@ -64,7 +65,7 @@ inline uint32_t* take_numbers(const uint32_t* entries, const uint16_t* tags, uin
 // A cell of two keys has an entry in one of several places, each of which is determined by both keys. The
 // entry has the second key and the number of the place, with which the place determines the first key.
 inline uint16_t cell_place(uint32_t key, uint32_t second, uint32_t place) {
-  return static_cast<uint16_t>(key + (second * kScatter[place] >> 16));
+  return static_cast<uint16_t>(key + ((second + place) * kScatter[place] >> 16));
 }
 
 // Return the number of a cell of two keys whose first place has another cell, and set the place of its entry.
