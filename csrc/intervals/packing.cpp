@@ -18,6 +18,8 @@ constexpr size_t kMostCompared = 4;
 // For each further threshold, a table grows by about this factor. Tables that could not grow so much are not
 // compared.
 constexpr double kThresholdGrowth = 1.25;
+// Units that are placed between two checks for interrupts, which read the clock.
+constexpr size_t kUncheckedUnits = 64;
 
 // Return how many bits are set. The compiler vectorizes these operations.
 uint64_t n_bits(uint64_t x) {
@@ -39,13 +41,15 @@ class Packer {
         feature_of_column_(column_features(plan)) {}
 
   std::vector<PackedTable> pack() {
-    for (size_t unit = 0; unit < units_.units.size(); ++unit) place(unit);
+    for (size_t unit = 0; unit < units_.units.size(); ++unit) {
+      if (unit % kUncheckedUnits == 0) check_interrupt();
+      place(unit);
+    }
     return std::move(tables_);
   }
 
  private:
   void place(size_t unit) {
-    check_interrupt();
     const Unit& u = units_.units[unit];
     const Digit* const digits = units_.digits_of(u);
     features_ = 0;
