@@ -168,12 +168,15 @@ def _cells_are_worthwhile(plan: KindPlan, layout: TableLayout | None, n_rows: in
         return False
     if not tree_costs.cells_may_pay(groups, plan.n_sums):
         return False
-    seconds = tree_costs.cpu_seconds(groups, n_rows, 1, work, precision)
-    if layout is not None:
+    if layout is None:
+        seconds = tree_costs.cpu_seconds(groups, n_rows, 1, work, precision)
+        least_saving = tree_costs.LEAST_CELL_SAVING
+    else:
         seconds = layout.seconds(n_rows, n_calls, plan.layout_work, precision)
+        least_saving = tree_costs.LEAST_CELL_SAVING_OVER_TABLES
     cells = tree_costs.cell_seconds(groups, n_rows, work, precision)
     saved = seconds - cells - tree_costs.cell_build_seconds(groups) / n_calls
-    return saved > max(tree_costs.LEAST_CELL_SAVING * seconds, tree_costs.LEAST_CELL_SECONDS)
+    return saved > max(least_saving * seconds, tree_costs.LEAST_CELL_SECONDS)
 
 
 def cpu_reason(model: CompiledModel, kind: Kind) -> str:

@@ -43,6 +43,7 @@ def tables(draw: Draw) -> Iterator[None]:
             "_CELL_WALK",
             "_CELL_LEAF",
             "LEAST_CELL_SAVING",
+            "LEAST_CELL_SAVING_OVER_TABLES",
             "LEAST_CELL_SECONDS",
             "MANY_CELL_LEAVES",
         )

@@ -109,10 +109,10 @@ _LEAST_LANE_SAVING = 0.1
 #: To cut trees into units takes _CELL_LEAF seconds for each leaf, and the units take about _CELL_BYTES bytes
 #: for each leaf. The seconds of NEON are estimates.
 LEAST_CELL_ROWS = 2000
-_CELL_LOOKUP = {"avx512": 1e-10, "avx2": 1.1e-10, "neon": 1.5e-10, "baseline": 5e-11}
-_CELL_NODE = {"avx512": 7e-11, "avx2": 1.7e-10, "neon": 2e-10, "baseline": 2.2e-10}
+_CELL_LOOKUP = {"avx512": 7.5e-11, "avx2": 8e-11, "neon": 1.5e-10, "baseline": 5e-11}
+_CELL_NODE = {"avx512": 5e-11, "avx2": 1.2e-10, "neon": 2e-10, "baseline": 2.2e-10}
 _SHORT_CELL_NODES = 4
-_OCCURRING_CELLS, _CELL_GROWTH, _CELL_TILE, _CELL_WALK = 1000, 0.45, 16384, 2.8
+_OCCURRING_CELLS, _CELL_GROWTH, _CELL_TILE, _CELL_WALK = 1000, 0.45, 16384, 2.1
 _CELL_LEAF, _CELL_BYTES = 6e-7, 120
 
 #: Rows with few sums, one for each feature and output of a leaf, are added in registers. Rows with more sums
@@ -120,9 +120,10 @@ _CELL_LEAF, _CELL_BYTES = 6e-7, 120
 #: slower in all models that were measured, of 45 to 81 features or of 53 features and 7 outputs.
 FEW_CELL_SUMS, MOST_CELL_SUMS, MANY_CELL_LEAVES = 32, 72, 250
 
-#: Fraction of the time of the walk, or with tables, that cells must save: the number of cells that occur
-#: depends on the data. They must also save some seconds, because each thread needs tens of MB for a tile.
-LEAST_CELL_SAVING, LEAST_CELL_SECONDS = 0.12, 5e-3
+#: Fractions of the time of the walk, and of the time with tables, that cells must save: the number of cells
+#: that occur depends on the data, and small tables, which stay in a cache, take less time than estimated.
+#: They must also save some seconds, because each thread needs tens of MB for a tile.
+LEAST_CELL_SAVING, LEAST_CELL_SAVING_OVER_TABLES, LEAST_CELL_SECONDS = 0.12, 0.3, 5e-3
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, kMaxChunkLeaves
