@@ -72,8 +72,9 @@ _TABLE_SIZES = ((65536, 2048), (8192, 1024), (2048, 512), (1024, 256), (1024, ME
 
 #: Leaves in lanes, for calls of at most MOST_LANE_ROWS rows, by instruction set: seconds for each row and
 #: step, where a step is the work of a vector for one feature and one quadrature node, by precision; and
-#: seconds for each leaf of a walk of so few rows, which are hardly fewer for one row. Those of NEON are
-#: estimates, like its factors above. To put leaves into lanes takes _LANE_LEAF seconds for each.
+#: seconds of a walk of so few rows, which are hardly fewer for one row, for each leaf and quadrature node and
+#: once more for each leaf. Those of NEON are estimates, like its factors above. To put leaves into lanes takes
+#: _LANE_LEAF seconds for each.
 MOST_LANE_ROWS = 16
 _LANE_STEP = {
     "avx512": {"single": 1e-9, "double": 9.3e-10},
@@ -81,7 +82,7 @@ _LANE_STEP = {
     "neon": {"single": 1.2e-9, "double": 1e-9},
     "baseline": {"single": 1.4e-9, "double": 1.05e-9},
 }
-_FEW_ROWS_LEAF = {"avx512": 1.6e-8, "avx2": 1.6e-8, "neon": 2e-8, "baseline": 2.4e-8}
+_FEW_ROWS_LEAF = {"avx512": 3.2e-9, "avx2": 3.2e-9, "neon": 4e-9, "baseline": 4.8e-9}
 _LANE_LEAF = 6e-7
 
 #: Against up to this many background rows, leaves may be in lanes, too. Few rows look up background tables in
@@ -227,7 +228,8 @@ def cpu_seconds(
 
 def few_rows_seconds(groups: Sequence[TreeGroup]) -> float:
     """Return the seconds in which one thread walks up to ``MOST_LANE_ROWS`` rows."""
-    return _FEW_ROWS_LEAF[instruction_set()] * sum(group.n_walked_leaves for group in groups)
+    leaves = sum(group.n_walked_leaves * (1 + group.n_nodes) for group in groups)
+    return _FEW_ROWS_LEAF[instruction_set()] * leaves
 
 
 def few_lookups_seconds(groups: Sequence[TreeGroup]) -> float:
