@@ -350,7 +350,7 @@ time.sleep(0.5)
 def test_explaining_calls_nothing_that_aborts_in_daemon_threads(
     library: str, name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``np.unique`` without options does, in NumPy 2.3 and later, but too rarely to be tested as it happens."""
+    """``np.unique`` without options does, in NumPy 2.3 and later, but too rarely to test it as it happens."""
     model = getattr(pytest.importorskip(library), name)(**options)
     model.fit(X, Y)
     sizes, unique = [], np.unique

@@ -73,8 +73,8 @@ _TABLE_SIZES = ((65536, 2048), (8192, 1024), (2048, 512), (1024, 256), (1024, ME
 #: Leaves in lanes, for calls of at most MOST_LANE_ROWS rows, by instruction set: seconds for each row and
 #: step, where a step is the work of a vector for one feature and one quadrature node, by precision; and
 #: seconds of a walk of so few rows, which are hardly fewer for one row, for each leaf and quadrature node and
-#: once more for each leaf. Those of NEON are estimates, like its factors above. To put leaves into lanes takes
-#: _LANE_LEAF seconds for each.
+#: once more for each leaf. Those of NEON are estimates, like its factors above. To put leaves into lanes
+#: takes _LANE_LEAF seconds for each.
 MOST_LANE_ROWS = 16
 _LANE_STEP = {
     "avx512": {"single": 1e-9, "double": 9.3e-10},
