@@ -168,15 +168,12 @@ def _cells_are_worthwhile(plan: KindPlan, layout: TableLayout | None, n_rows: in
         return False
     if not tree_costs.cells_may_pay(groups, plan.n_sums):
         return False
-    if layout is None:
-        seconds = tree_costs.cpu_seconds(groups, n_rows, 1, work, precision)
-        least_saving = tree_costs.LEAST_CELL_SAVING
-    else:
+    seconds = tree_costs.cpu_seconds(groups, n_rows, 1, work, precision)
+    if layout is not None:
         seconds = layout.seconds(n_rows, n_calls, plan.layout_work, precision)
-        least_saving = tree_costs.LEAST_CELL_SAVING_OVER_TABLES
     cells = tree_costs.cell_seconds(groups, n_rows, work, precision)
     saved = seconds - cells - tree_costs.cell_build_seconds(groups) / n_calls
-    return saved > max(least_saving * seconds, tree_costs.LEAST_CELL_SECONDS)
+    return saved > tree_costs.least_cell_saving(seconds, plan.n_sums, over_tables=layout is not None)
 
 
 def cpu_reason(model: CompiledModel, kind: Kind) -> str:

@@ -30,6 +30,7 @@ from skshapgpu._engine.costs.trees import (
     cpu_row_seconds,
     cpu_seconds,
     cuda_seconds,
+    least_cell_saving,
     table_prices,
     table_size,
     typical_rows,
@@ -80,6 +81,13 @@ def test_larger_tables_are_for_more_rows() -> None:
     sizes = [table_size(n_rows) for n_rows in (1024, 4096, 10_000, 100_000, 10**9)]
     assert 0 < sizes[0] < sizes[1] < sizes[2] < sizes[3] == sizes[4]
     assert all(table_size(int(typical_rows(size))) == size for size in sizes)
+
+
+def test_cells_must_save_more_if_their_number_is_uncertain() -> None:
+    narrow, wide = (least_cell_saving(1.0, n_sums, over_tables=False) for n_sums in (8, 54))
+    assert 0 < narrow < least_cell_saving(1.0, 8, over_tables=True) < wide < 1
+    assert least_cell_saving(1.0, 54, over_tables=True) == wide
+    assert least_cell_saving(1e-3, 8, over_tables=False) > 1e-3  # tiles of rows are not made for so little
 
 
 def test_a_call_does_what_the_plan_says(forest: RandomForestRegressor) -> None:

@@ -42,9 +42,10 @@ def tables(draw: Draw) -> Iterator[None]:
             "_CPU_CALL",
             "_CELL_WALK",
             "_CELL_LEAF",
-            "LEAST_CELL_SAVING",
-            "LEAST_CELL_SAVING_OVER_TABLES",
-            "LEAST_CELL_SECONDS",
+            "_LEAST_NARROW_CELL_SAVING",
+            "_LEAST_CELL_SAVING",
+            "_LEAST_CELL_SAVING_OVER_TABLES",
+            "_LEAST_CELL_SECONDS",
             "MANY_CELL_LEAVES",
         )
         prices: dict[str, Any] = dict.fromkeys(names, 0.0) | {

@@ -121,10 +121,13 @@ _CELL_LEAF, _CELL_BYTES = 6e-7, 120
 #: slower in all models that were measured, of 45 to 81 features or of 53 features and 7 outputs.
 FEW_CELL_SUMS, MOST_CELL_SUMS, MANY_CELL_LEAVES = 32, 72, 250
 
-#: Fractions of the time of the walk, and of the time with tables, that cells must save: the number of cells
-#: that occur depends on the data, and small tables, which stay in a cache, take less time than estimated.
-#: They must also save some seconds, because each thread needs tens of MB for a tile.
-LEAST_CELL_SAVING, LEAST_CELL_SAVING_OVER_TABLES, LEAST_CELL_SECONDS = 0.12, 0.3, 5e-3
+#: Fractions of the time of the walk that cells must save, with up to _NARROW_CELL_SUMS sums for each row, and
+#: with more: the number of cells that occur depends on the data, above all if units test many columns. With
+#: independent columns, cells were slower than the walk where they were estimated to save up to 0.35. Of the
+#: time with tables, they must save more, as small tables, which stay in a cache, take less time than
+#: estimated. They must also save some seconds, because each thread needs tens of MB for a tile.
+_NARROW_CELL_SUMS, _LEAST_NARROW_CELL_SAVING, _LEAST_CELL_SAVING = 16, 0.2, 0.38
+_LEAST_CELL_SAVING_OVER_TABLES, _LEAST_CELL_SECONDS = 0.3, 5e-3
 
 #: Seconds measured on an H200. A chunk of trees takes time for each leaf, however few the rows are, and each
 #: row takes time for each leaf and quadrature node. A chunk has about _CHUNK_LEAVES leaves, kMaxChunkLeaves
@@ -271,6 +274,14 @@ def cells_may_pay(groups: Sequence[TreeGroup], n_sums: int) -> bool:
     """Return whether cells can be faster than walks, for rows of ``n_sums`` sums."""
     n_leaves, n_trees = sum(group.n_leaves for group in groups), sum(group.n_trees for group in groups)
     return n_sums <= (MOST_CELL_SUMS if n_leaves >= MANY_CELL_LEAVES * n_trees else FEW_CELL_SUMS)
+
+
+def least_cell_saving(seconds: float, n_sums: int, over_tables: bool) -> float:
+    """Return the seconds that cells must save of the seconds of a call by walks, or with tables."""
+    least = _LEAST_NARROW_CELL_SAVING if n_sums <= _NARROW_CELL_SUMS else _LEAST_CELL_SAVING
+    if over_tables:
+        least = max(least, _LEAST_CELL_SAVING_OVER_TABLES)
+    return max(least * seconds, _LEAST_CELL_SECONDS)
 
 
 def cell_build_seconds(groups: Sequence[TreeGroup]) -> float:
