@@ -15,6 +15,9 @@ model alone: not on the rows that are explained, their order or number, nor on t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +46,8 @@ def typical_difference(ensemble: Ensemble, rounding: np.ndarray) -> tuple[np.nda
     as those due to the order in which leaves are added.
     """
     margin, spread = _margins(ensemble)
+    if len(ensemble.player):
+        margin, _ = _margins(_with_added_copies(ensemble))
     differs = spread > rounding
     distance = np.abs(margin - np.median(margin, axis=0))
     distance = np.sort(np.where(distance > rounding, distance, np.inf), axis=0)
@@ -61,6 +66,27 @@ def half_ranges(ensemble: Ensemble) -> np.ndarray:
     if ranges.shape[1] == n_outputs > 1:
         return ranges.sum(axis=0)
     return np.bincount(np.maximum(ensemble.tree_output, 0), ranges[:, 0], n_outputs)
+
+
+def _with_added_copies(ensemble: Ensemble) -> Ensemble:
+    """Return an ensemble in which the first of several copies of a tree has the sums of their leaves.
+
+    The leaves of the other copies are zero. A tree of scaled columns is a copy of the tree of the columns: a
+    row reaches the same leaf in both. But rows that are drawn from the thresholds do not, as their columns
+    and scaled columns do not agree.
+    """
+    e, value = ensemble, ensemble.value.copy()
+    column = np.where(e.left >= 0, e.player[e.feature], -1)
+    first_of = dict[tuple[Any, ...], slice]()
+    for tree, (start, stop) in enumerate(pairwise(e.tree_offsets.tolist())):
+        nodes = slice(start, stop)
+        shape = (e.left[nodes], e.right[nodes], column[nodes], e.cover[nodes])
+        key = (int(e.tree_output[tree]), *(numbers.tobytes() for numbers in shape))
+        first = first_of.setdefault(key, nodes)
+        if first != nodes:
+            value[first] += value[nodes]
+            value[nodes] = 0
+    return replace(ensemble, value=value)
 
 
 def _margins(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:

@@ -13,14 +13,18 @@ import pytest
 from helpers.cases import CASES
 from helpers.ensembles import random_ensemble
 from helpers.families import FAMILIES, classifier, library, regressor
+from sklearn.base import clone
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
     IsolationForest,
     RandomForestClassifier,
     RandomForestRegressor,
+    VotingRegressor,
 )
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skshapgpu import ShapTransformer, TreeExplainer, UnsupportedModelError, explain, partial_dependence
 from skshapgpu._engine import cancellation
@@ -91,6 +95,20 @@ def test_sums_of_models_that_cancel_add_up(options: dict[str, Any]) -> None:
         assert explainer.precision == "double"
 
 
+def test_models_of_columns_and_of_scaled_columns_cancel() -> None:
+    """Rows that are drawn from the thresholds of such models must be rows that the scaler could give."""
+    forest = RandomForestRegressor(5, max_depth=4, random_state=0)
+    members = [("a", forest), ("b", make_pipeline(StandardScaler(), forest)), ("c", clone(forest))]
+    model = VotingRegressor(members, weights=[1e9, -1e9, 1.0]).fit(X, Y)
+    right = model.estimators_[2].predict(X)
+    np.testing.assert_array_equal(model.estimators_[0].predict(X), model.estimators_[1].predict(X))
+    for options in ({}, {"data": X[:30]}):
+        explainer = TreeExplainer(model, **options)
+        assert explainer.precision == "double"
+        total = explainer.shap_values(X).sum(axis=1) + explainer.expected_value
+        np.testing.assert_allclose(total, right, atol=1e-4)
+
+
 def test_other_results_of_sums_that_cancel() -> None:
     model, same = sum_that_cancels(1e8)
     groups = {"g": [0, 1]}
@@ -114,6 +132,19 @@ def test_other_results_of_sums_that_cancel() -> None:
     transformer = ShapTransformer.from_fitted(model)
     assert transformer.explainer_.precision == "double"
     np.testing.assert_array_equal(transformer.transform(X), ours.shap_values(X))
+
+
+def test_all_trees_are_copies_that_cancel() -> None:
+    forest = RandomForestRegressor(5, max_depth=4, random_state=0)
+    members = [
+        ("a", forest),
+        ("b", make_pipeline(StandardScaler(), forest)),
+        ("c", DecisionTreeRegressor(min_samples_leaf=len(X))),
+    ]
+    model = VotingRegressor(members, weights=[1e9, -1e9, 1.0]).fit(X, Y + 10)
+    explainer = TreeExplainer(model)
+    assert explainer.precision == "double"
+    np.testing.assert_allclose(explainer.shap_values(X), 0, atol=1e-4)
 
 
 @pytest.mark.parametrize("tables", [False, True])
