@@ -158,7 +158,16 @@ def needs_double(model: CompiledModel) -> bool:
         exponent = model.link.scale * (model.constant + model.leaf_magnitude)
         if (exponent > _LARGEST_EXPONENT).any():
             return True
-    return bool((_RELATIVE_GAP["single"] * model.leaf_magnitude > model.largest_gap).any())
+    gap = _RELATIVE_GAP["single"] * model.leaf_magnitude
+    if (gap > model.largest_gap).any():
+        return True
+    if model.has_linear_leaves or not len(model.ensemble.player):
+        return False
+    # Drawn rows do not show that trees of columns and of scaled columns cancel. Trees of the columns of a group
+    # that are equal by chance do not cancel, but double precision does them no harm.
+    least = _least_difference(model.ensemble, model.leaf_magnitude)
+    difference, _ = typical_difference(model.ensemble, least, add_copies=True)
+    return bool((gap > _RELATIVE_TO_DIFFERENCES * difference).any())
 
 
 def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -181,9 +190,7 @@ def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np
             "targets, and train the model again"
         )
     rounding_of_sums = _rounding_of_sums(ensemble) * leaf_magnitude
-    # Leaves of trees in which training found no difference differ in their last digits.
-    least = np.maximum(rounding_of_sums, _NO_DIFFERENCE * leaf_magnitude)
-    difference, margin = typical_difference(ensemble, least)
+    difference, margin = typical_difference(ensemble, _least_difference(ensemble, leaf_magnitude))
     hidden = rounding_of_sums > _RELATIVE_TO_DIFFERENCES * difference
     if hidden.any():
         output = int(np.argmax(hidden))
@@ -194,6 +201,11 @@ def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np
             "that are added with large weights of both signs, or train the model with smaller leaf values"
         )
     return difference, margin
+
+
+def _least_difference(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> np.ndarray:
+    # Leaves of trees in which training found no difference differ in their last digits.
+    return np.maximum(_rounding_of_sums(ensemble), _NO_DIFFERENCE) * leaf_magnitude
 
 
 def _rounding_of_sums(ensemble: Ensemble) -> float:

@@ -34,7 +34,9 @@ _MISSING = 1 / 16
 _LEAVES_AT_ONCE = 2**20
 
 
-def typical_difference(ensemble: Ensemble, rounding: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def typical_difference(
+    ensemble: Ensemble, rounding: np.ndarray, add_copies: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Return for each output the typical difference between margins, and the typical magnitude of a margin.
 
     The typical difference is the median distance from the median margin, so that a few rows in huge leaves do
@@ -46,7 +48,7 @@ def typical_difference(ensemble: Ensemble, rounding: np.ndarray) -> tuple[np.nda
     as those due to the order in which leaves are added.
     """
     margin, spread = _margins(ensemble)
-    if len(ensemble.player):
+    if add_copies:
         margin, _ = _margins(_with_added_copies(ensemble))
     differs = spread > rounding
     distance = np.abs(margin - np.median(margin, axis=0))
@@ -71,9 +73,7 @@ def half_ranges(ensemble: Ensemble) -> np.ndarray:
 def _with_added_copies(ensemble: Ensemble) -> Ensemble:
     """Return an ensemble in which the first of several copies of a tree has the sums of their leaves.
 
-    The leaves of the other copies are zero. A tree of scaled columns is a copy of the tree of the columns: a
-    row reaches the same leaf in both. But rows that are drawn from the thresholds do not, as their columns
-    and scaled columns do not agree.
+    The leaves of the other copies are zero. Copies have the same nodes and covers, and test the same players.
     """
     e, value = ensemble, ensemble.value.copy()
     column = np.where(e.left >= 0, e.player[e.feature], -1)

@@ -147,6 +147,14 @@ def test_all_trees_are_copies_that_cancel() -> None:
     np.testing.assert_allclose(explainer.shap_values(X), 0, atol=1e-4)
 
 
+def test_equal_trees_of_the_columns_of_a_group_are_not_refused() -> None:
+    trees = [stump(0, -1.0, 1.0), stump(1, 1.0, -1.0)]
+    rows = R.normal(size=(20, 4))
+    values = TreeExplainer(adapted(*trees), feature_groups={"g": [0, 1]}).explain(rows).values
+    margin = np.where(rows[:, 0] <= 0, -1.0, 1.0) + np.where(rows[:, 1] <= 0, 1.0, -1.0)
+    np.testing.assert_allclose(values[:, 0], margin, atol=1e-12)
+
+
 @pytest.mark.parametrize("tables", [False, True])
 def test_explainers_that_are_stored_keep_the_precision(tables: bool, tmp_path: Path) -> None:
     model, _ = sum_that_cancels(1e8)
