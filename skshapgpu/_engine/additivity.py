@@ -163,8 +163,8 @@ def needs_double(model: CompiledModel) -> bool:
         return True
     if model.has_linear_leaves or not len(model.ensemble.player):
         return False
-    # Drawn rows do not show that trees of columns and of scaled columns cancel. Trees of the columns of a group
-    # that are equal by chance do not cancel, but double precision does them no harm.
+    # Drawn rows do not show that trees of columns and of scaled columns cancel. Trees of the columns of a
+    # group that are equal by chance do not cancel, but double precision does them no harm.
     least = _least_difference(model.ensemble, model.leaf_magnitude)
     difference, _ = typical_difference(model.ensemble, least, add_copies=True)
     return bool((gap > _RELATIVE_TO_DIFFERENCES * difference).any())
