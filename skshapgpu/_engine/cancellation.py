@@ -45,8 +45,8 @@ def typical_difference(
     margin. If leaves do not differ either, the difference is not known, and the result is infinity.
 
     The trees have no linear leaves. ``rounding`` has for each output the differences that count as none, such
-    as those due to the order in which leaves are added. With ``add_copies``, a row reaches the same leaf in all
-    trees that may be copies of each other, as trees of scaled columns are of trees of the columns.
+    as those due to the order in which leaves are added. With ``add_copies``, a row reaches the same leaf in
+    all trees that may be copies of each other, as trees of scaled columns are of trees of the columns.
     """
     margin, spread = _margins(ensemble)
     if add_copies:
