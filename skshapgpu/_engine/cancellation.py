@@ -76,12 +76,12 @@ def _with_added_copies(ensemble: Ensemble) -> Ensemble:
 
     The leaves of the other copies are zero. Copies have the same nodes and covers, and test the same players.
     """
-    e, value = ensemble, ensemble.value.copy()
-    column = np.where(e.left >= 0, e.player[e.feature], -1)
+    e, value, inner = ensemble, ensemble.value.copy(), ensemble.left >= 0
+    player = np.where(inner, e.player[np.where(inner, e.feature, 0)], -1)  # leaves have any feature
     first_of = dict[tuple[Any, ...], slice]()
     for tree, (start, stop) in enumerate(pairwise(e.tree_offsets.tolist())):
         nodes = slice(start, stop)
-        shape = (e.left[nodes], e.right[nodes], column[nodes], e.cover[nodes])
+        shape = (e.left[nodes], e.right[nodes], player[nodes], e.cover[nodes])
         key = (int(e.tree_output[tree]), *(numbers.tobytes() for numbers in shape))
         first = first_of.setdefault(key, nodes)
         if first != nodes:

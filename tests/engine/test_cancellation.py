@@ -155,6 +155,13 @@ def test_equal_trees_of_the_columns_of_a_group_are_not_refused() -> None:
     np.testing.assert_allclose(values[:, 0], margin, atol=1e-12)
 
 
+def test_a_group_of_the_only_column() -> None:
+    model = DecisionTreeRegressor(max_depth=2, random_state=0).fit(X[:, :1], Y)  # leaves have the feature -2
+    explainer = TreeExplainer(model, feature_groups={"g": [0]})
+    values = explainer.shap_values(X[:, :1])
+    np.testing.assert_allclose(values[:, 0] + explainer.expected_value, model.predict(X[:, :1]), atol=1e-6)
+
+
 @pytest.mark.parametrize("tables", [False, True])
 def test_explainers_that_are_stored_keep_the_precision(tables: bool, tmp_path: Path) -> None:
     model, _ = sum_that_cancels(1e8)
