@@ -12,7 +12,7 @@ from .. import _core
 from .._common import memory
 from .._common.progress import require_progress, watched
 from .._common.types import ColumnList, Model, Progress, Table, Vector
-from .._rows.inputs import tested_columns
+from ..adapters.ensemble import tested_columns
 from .computation import Axis, Computation
 from .grid import Players
 

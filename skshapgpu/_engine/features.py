@@ -17,11 +17,10 @@ from .._common.distinct import distinct_numbers
 from .._common.groups import group_of_each
 from .._common.positions import is_integer, read_positions
 from .._rows.columns import GroupedRows
-from .._rows.inputs import tested_columns
 from .._rows.origins import Origins
 from .._rows.pipelines import unique
 from .._rows.tables import select
-from ..adapters.ensemble import Ensemble
+from ..adapters.ensemble import Ensemble, tested_columns
 from ..adapters.schema import AdaptedModel
 
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._rows.background import Background
-from .._rows.inputs import tested_columns
-from ..adapters.ensemble import Ensemble
+from ..adapters.ensemble import Ensemble, tested_columns
 from .links import Link
 from .margin_plan import MarginPlan
 

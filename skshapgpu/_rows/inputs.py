@@ -21,9 +21,8 @@ from sklearn.utils import check_array, get_tags
 
 from .. import _core
 from .._common.devices import Devices, load_cuda
-from .._common.distinct import distinct_numbers
 from .._common.lazy import computed_once
-from ..adapters.ensemble import Ensemble
+from ..adapters.ensemble import tested_columns
 from ..adapters.schema import AdaptedModel, Column, InputSchema, category_codes
 from . import gpu_columns
 from .column_rules import ColumnRules, NameRules, check_number, warn_of_names
@@ -542,13 +541,6 @@ class HostRows:
             f"Input X contains {problem}, which the model does not accept{where}: "
             f"row {row}, column {self.rules.name(feature)}"
         )
-
-
-def tested_columns(ensemble: Ensemble) -> np.ndarray:
-    """Return the columns that trees test, or that linear leaves have, ascending."""
-    # Not by a flag for each column: a model may claim many more columns than it has nodes.
-    columns = np.concatenate([ensemble.feature[ensemble.left >= 0], ensemble.linear_feature])
-    return distinct_numbers(columns).astype(np.intp)
 
 
 def read(

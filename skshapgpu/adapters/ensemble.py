@@ -523,3 +523,10 @@ def _rebuild(state: dict[str, Any]) -> Ensemble:
 def attributes_of(ensemble: Ensemble) -> dict[str, Any]:
     """Return the attributes of an ensemble by name, as the core takes them."""
     return {f.name: getattr(ensemble, f.name) for f in fields(ensemble)}
+
+
+def tested_columns(ensemble: Ensemble) -> np.ndarray:
+    """Return the columns that trees test, or that linear leaves have, ascending."""
+    # Not by a flag for each column: a model may claim many more columns than it has nodes.
+    columns = np.concatenate([ensemble.feature[ensemble.left >= 0], ensemble.linear_feature])
+    return distinct_numbers(columns).astype(np.intp)
