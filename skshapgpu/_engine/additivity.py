@@ -9,7 +9,7 @@ import numpy as np
 from .._common.algorithms import SHAP_VALUES
 from ..adapters.ensemble import Ensemble
 from ..errors import UnsupportedModelError
-from .cancellation import typical_difference
+from .cancellation import typical_difference, with_added_copies
 
 if TYPE_CHECKING:
     from .compiled_model import CompiledModel
@@ -161,12 +161,13 @@ def needs_double(model: CompiledModel) -> bool:
     gap = _RELATIVE_GAP["single"] * model.leaf_magnitude
     if (gap > model.largest_gap).any():
         return True
-    if model.has_linear_leaves or not len(model.ensemble.player):
-        return False
     # Drawn rows do not show that trees of columns and of scaled columns cancel. Trees of the columns of a
     # group that are equal by chance do not cancel, but double precision does them no harm.
+    copies = None if model.has_linear_leaves else with_added_copies(model.ensemble)
+    if copies is None:
+        return False
     least = _least_difference(model.ensemble, model.leaf_magnitude)
-    difference, _ = typical_difference(model.ensemble, least, add_copies=True)
+    difference, _ = typical_difference(model.ensemble, least, copies)
     return bool((gap > _RELATIVE_TO_DIFFERENCES * difference).any())
 
 

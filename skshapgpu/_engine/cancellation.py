@@ -35,7 +35,7 @@ _LEAVES_AT_ONCE = 2**20
 
 
 def typical_difference(
-    ensemble: Ensemble, rounding: np.ndarray, add_copies: bool = False
+    ensemble: Ensemble, rounding: np.ndarray, with_copies: Ensemble | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return for each output the typical difference between margins, and the typical magnitude of a margin.
 
@@ -45,12 +45,12 @@ def typical_difference(
     margin. If leaves do not differ either, the difference is not known, and the result is infinity.
 
     The trees have no linear leaves. ``rounding`` has for each output the differences that count as none, such
-    as those due to the order in which leaves are added. With ``add_copies``, a row reaches the same leaf in
-    all trees that may be copies of each other, as trees of scaled columns are of trees of the columns.
+    as those due to the order in which leaves are added. ``with_copies`` gives the margins instead; see
+    :func:`with_added_copies`.
     """
     margin, spread = _margins(ensemble)
-    if add_copies:
-        margin, _ = _margins(_with_added_copies(ensemble))
+    if with_copies is not None:
+        margin, _ = _margins(with_copies)
     differs = spread > rounding
     distance = np.abs(margin - np.median(margin, axis=0))
     distance = np.sort(np.where(distance > rounding, distance, np.inf), axis=0)
@@ -71,11 +71,15 @@ def half_ranges(ensemble: Ensemble) -> np.ndarray:
     return np.bincount(np.maximum(ensemble.tree_output, 0), ranges[:, 0], n_outputs)
 
 
-def _with_added_copies(ensemble: Ensemble) -> Ensemble:
+def with_added_copies(ensemble: Ensemble) -> Ensemble | None:
     """Return an ensemble in which the first of several copies of a tree has the sums of their leaves.
 
-    The leaves of the other copies are zero. Copies have the same nodes and covers, and test the same players.
+    The leaves of the other copies are zero. Copies have the same nodes and covers, and test the same players:
+    a row reaches the same leaf in a tree of columns and in its copy of the scaled columns. Return None if
+    features are players, or no tree has a copy.
     """
+    if not len(ensemble.player):
+        return None
     e, value, inner = ensemble, ensemble.value.copy(), ensemble.left >= 0
     player = np.where(inner, e.player[np.where(inner, e.feature, 0)], -1)  # leaves have any feature
     first_of = dict[tuple[Any, ...], slice]()
@@ -87,7 +91,7 @@ def _with_added_copies(ensemble: Ensemble) -> Ensemble:
         if first != nodes:
             value[first] += value[nodes]
             value[nodes] = 0
-    return replace(ensemble, value=value)
+    return replace(ensemble, value=value) if len(first_of) < e.n_trees else None
 
 
 def _margins(ensemble: Ensemble) -> tuple[np.ndarray, np.ndarray]:
