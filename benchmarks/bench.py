@@ -500,31 +500,37 @@ def run_scaling(arguments: argparse.Namespace, refuse: Callable[[str], None]) ->
 
 
 def run_revisions(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
-    if min(*arguments.rows, arguments.repeats) < 1 or arguments.seconds < 0:
-        refuse("--rows, --repeats and --seconds must be positive")
+    if min(*arguments.rows, arguments.starts, arguments.repeats) < 1 or arguments.seconds < 0:
+        refuse("--rows, --starts, --repeats and --seconds must be positive")
     require_core(arguments.other, refuse)
     if arguments.device == "cuda":
         require_gpu("--device", refuse)
     report = reports.start_report("revisions-cuda" if arguments.device == "cuda" else "revisions", arguments)
     report["other_commit"] = reports.commit(arguments.other)
-    for case in cases(arguments, revisions.DEFAULT_MODELS, report, refuse):
-        for results in arguments.results:
-            result = revisions.measure(case, results, arguments)
-            report["models"].append(result)
-            revisions.print_model(result)
-            reports.write(report, arguments)
+    checkouts = peers.Checkouts("ours", arguments.other, arguments.starts)
+    try:
+        for case in cases(arguments, revisions.DEFAULT_MODELS, report, refuse):
+            for results in arguments.results:
+                result = revisions.measure(case, results, checkouts, arguments)
+                report["models"].append(result)
+                revisions.print_model(result)
+                reports.write(report, arguments)
+    finally:
+        checkouts.close()
 
 
 def run_progress(arguments: argparse.Namespace, refuse: Callable[[str], None]) -> None:
-    if min(arguments.rows, arguments.rounds) < 1 or arguments.seconds <= 0:
-        refuse("--rows, --rounds and --seconds must be positive")
+    if min(arguments.rows, arguments.starts, arguments.rounds) < 1 or arguments.seconds <= 0:
+        refuse("--rows, --starts, --rounds and --seconds must be positive")
+    if arguments.rounds < arguments.starts:
+        refuse("--rounds must be at least --starts")
     require_core(arguments.other, refuse)
     if arguments.quick:
-        arguments.rows, arguments.rounds = 1_000, 2
+        arguments.rows, arguments.starts, arguments.rounds = 1_000, 1, 2
     report = reports.start_report(f"progress-{arguments.isa}" if arguments.isa else "progress", arguments)
     report["other_commit"] = reports.commit(arguments.other)
     report["tolerance"] = progress.TOLERANCE
-    checkouts = progress.Checkouts(arguments)
+    checkouts = progress.start_checkouts(arguments)
     print(progress.HEADER, flush=True)
     try:
         for case in cases(arguments, ("*",), report, refuse, progress_models):

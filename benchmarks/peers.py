@@ -146,6 +146,41 @@ class RemoteRunner:
         self._process.wait()
 
 
+#: A process of this checkout and one of another, by name: "this" and "other".
+Pair = dict[str, RemoteRunner]
+
+
+class Checkouts:
+    """Pairs of processes of this checkout and another, which systems are built in one after another.
+
+    There are several pairs because times of processes of the same checkout differ by percents.
+    """
+
+    def __init__(
+        self, build: str, other: Path, n_pairs: int, environment: dict[str, str] | None = None
+    ) -> None:
+        self._build, self._environment = build, environment or {}
+        self._places = places_of_checkouts(other)
+        self._pairs: list[Pair] = [{} for _ in range(n_pairs)]
+
+    def start(self, payload: Any, X: Any) -> list[Pair]:
+        """Build a system in all processes, in place of the one before."""
+        for pair in self._pairs:
+            for name, (environment, options) in self._places.items():
+                if name in pair:
+                    pair[name].start(self._build, payload, X)
+                    continue
+                pair[name] = RemoteRunner(
+                    sys.executable, environment | self._environment, self._build, payload, X, options
+                )
+        return self._pairs
+
+    def close(self) -> None:
+        for pair in self._pairs:
+            for runner in pair.values():
+                runner.close()
+
+
 def serve() -> None:
     """Answer the requests of a :class:`RemoteRunner` until it closes the pipe."""
     answers = os.fdopen(os.dup(1), "wb")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import geometric_mean, median, quantiles
@@ -47,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--other", type=Path, required=True, metavar="DIR", help="checkout with a compiled core"
     )
     parser.add_argument("--rows", type=int, default=10_000, help="rows to explain (10000)")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds (7)")
+    parser.add_argument("--starts", type=int, default=3, help="processes of each checkout (3)")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds, divided among the processes (9)")
     parser.add_argument(
         "--seconds",
         type=float,
@@ -57,37 +57,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--isa", choices=ISA, help="instruction set of both (the best)")
 
 
-class Checkouts:
-    """Processes of both checkouts, used for all models."""
-
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self._places = peers.places_of_checkouts(arguments.other)
-        self._isa = {"SKSHAPGPU_ISA": arguments.isa} if arguments.isa else {}
-        self._runners: dict[str, peers.RemoteRunner] = {}
-
-    def start(self, case: models.Case) -> dict[str, peers.RemoteRunner]:
-        """Give both processes a model and its rows."""
-        columns = progress_models.recipes()[case.name].columns
-        payload = {"model": case.model, "family": case.family, "columns": columns}
-        for name, (environment, options) in self._places.items():
-            if name in self._runners:
-                self._runners[name].start("calls", payload, case.X)
-                continue
-            self._runners[name] = peers.RemoteRunner(
-                sys.executable, environment | self._isa, "calls", payload, case.X, options
-            )
-        return self._runners
-
-    def close(self) -> None:
-        for runner in self._runners.values():
-            runner.close()
+def start_checkouts(arguments: argparse.Namespace) -> peers.Checkouts:
+    """Return the processes of both checkouts, which are used for all models."""
+    isa = {"SKSHAPGPU_ISA": arguments.isa} if arguments.isa else {}
+    return peers.Checkouts("calls", arguments.other, arguments.starts, isa)
 
 
-def measure(case: models.Case, checkouts: Checkouts, arguments: argparse.Namespace) -> dict[str, Any]:
+def measure(case: models.Case, checkouts: peers.Checkouts, arguments: argparse.Namespace) -> dict[str, Any]:
     """Check the values of both checkouts, then time all systems in turn."""
     ensemble = peers.ensemble_of(case.model)
     result = peers.describe(case, ensemble)
-    runners = checkouts.start(case)
+    columns = progress_models.recipes()[case.name].columns
+    pairs = checkouts.start({"model": case.model, "family": case.family, "columns": columns}, case.X)
+    runners = pairs[0]
     n_rows = result["rows"] = choose_rows(runners, case.X.shape[0], arguments)
     result["instruction_set"] = runners["this"].note
     result["accuracy"] = check(runners, case, ensemble, n_rows)
@@ -97,7 +79,7 @@ def measure(case: models.Case, checkouts: Checkouts, arguments: argparse.Namespa
     if wrong:
         return result | {"refused": f"not timed: {', '.join(wrong)} beyond tolerance"}
     way = runners["this"].ask("fastest_prediction", n_rows)
-    seconds = time_in_turn(runners, case, n_rows, way, arguments.rounds)
+    seconds = time_in_turn(pairs, case, n_rows, way, arguments.rounds)
     return result | {"rounds": arguments.rounds, "prediction": way} | summarize(seconds)
 
 
@@ -145,31 +127,42 @@ def _errors(accuracy: dict[str, Any]) -> Iterable[tuple[str, float]]:
 
 
 def time_in_turn(
-    runners: dict[str, peers.RemoteRunner], case: models.Case, n_rows: int, way: str, rounds: int
+    pairs: list[peers.Pair], case: models.Case, n_rows: int, way: str, rounds: int
 ) -> dict[str, list[float]]:
     """Return each system's seconds per row in each round; the order is reversed in every other round.
 
-    Systems are named by checkout and case ("this before"), "predict", and "xgboost" if it is XGBoost's model.
+    Each round takes another pair of processes. Systems are named by checkout and case ("this before"),
+    "predict", and "xgboost" if it is XGBoost's model.
     """
-    requests = {}
-    for name in ORDER:
-        checkout, _, call = name.rpartition(" ")
-        requests[name] = runners[checkout or "this"], call, (way,) if call == "predict" else ()
+    for pair in pairs[1:]:
+        for runner in pair.values():
+            runner.ask("values", n_rows, 1)  # makes the explainer of later calls; the first pair has one
+    systems = [_requests(pair, way) for pair in pairs]
     n_calls = {
         name: calls_of(runner.ask(call, n_rows, 1, *options))
-        for name, (runner, call, options) in requests.items()
+        for name, (runner, call, options) in systems[0].items()
     }
     seconds: dict[str, list[float]] = {name: [] for name in ORDER}
     contributions = XgboostContributions(case, n_rows) if case.family == "xgboost" else None
     if contributions is not None:
         seconds["xgboost"] = []
     for number in range(rounds):
-        for name in ORDER[:: -1 if number % 2 else 1]:
-            runner, call, options = requests[name]
+        turn, place = divmod(number, len(systems))
+        for name in ORDER[:: -1 if (turn + place) % 2 else 1]:
+            runner, call, options = systems[place][name]
             seconds[name].append(runner.ask(call, n_rows, n_calls[name], *options) / n_rows)
         if contributions is not None:
             seconds["xgboost"].append(contributions.seconds())
     return seconds
+
+
+def _requests(pair: peers.Pair, way: str) -> dict[str, tuple[peers.RemoteRunner, str, tuple[str, ...]]]:
+    """Return the process of each system, and the method and options that time it."""
+    requests = {}
+    for name in ORDER:
+        checkout, _, call = name.rpartition(" ")
+        requests[name] = pair[checkout or "this"], call, (way,) if call == "predict" else ()
+    return requests
 
 
 class XgboostContributions:

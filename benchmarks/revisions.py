@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -56,13 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"what to compute, of: {' '.join(RESULTS)} (values)",
     )
-    parser.add_argument("--starts", type=int, default=3, help="processes of each checkout, in turn (3)")
+    parser.add_argument("--starts", type=int, default=3, help="processes of each checkout (3)")
     parser.add_argument("--repeats", type=int, default=9, help="rounds of each pair of processes (9)")
     parser.add_argument("--seconds", type=float, default=0.5, help="aim for the length of a round (0.5)")
 
 
-def measure(case: models.Case, results: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Time both checkouts in turn, in several processes each: those of one checkout differ by percents."""
+def measure(
+    case: models.Case, results: str, checkouts: peers.Checkouts, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Time both checkouts in turn, in all pairs of their processes."""
     case.X = models.take_rows(case.X, max(arguments.rows))
     method, with_background = RESULTS[results]
     payload = {
@@ -79,25 +80,16 @@ def measure(case: models.Case, results: str, arguments: argparse.Namespace) -> d
             f"group {first}": list(range(first, min(first + GROUP_SIZE, n_columns)))
             for first in range(0, n_columns, GROUP_SIZE)
         }
-    places = peers.places_of_checkouts(arguments.other)
+    checked = min(max(arguments.rows), 1000)
     differences: list[float] = []
     seconds: dict[int, dict[str, list[float]]] = {
-        n_rows: {name: [] for name in places} for n_rows in arguments.rows
+        n_rows: {"this": [], "other": []} for n_rows in arguments.rows
     }
-    for _ in range(arguments.starts):
-        runners = {
-            name: peers.RemoteRunner(sys.executable, environment, "ours", payload, case.X, options)
-            for name, (environment, options) in places.items()
-        }
-        try:
-            checked = min(max(arguments.rows), 1000)
-            values = {name: runner.values(checked) for name, runner in runners.items()}
-            differences.append(np.abs(values["this"] - values["other"]).max() / np.abs(values["other"]).max())
-            for n_rows in arguments.rows:
-                add_rounds(seconds[n_rows], runners, n_rows, arguments)
-        finally:
-            for runner in runners.values():
-                runner.close()
+    for pair in checkouts.start(payload, case.X):
+        values = {name: runner.values(checked) for name, runner in pair.items()}
+        differences.append(np.abs(values["this"] - values["other"]).max() / np.abs(values["other"]).max())
+        for n_rows in arguments.rows:
+            add_rounds(seconds[n_rows], pair, n_rows, arguments)
     return {
         "name": case.name if results == "values" else f"{case.name} {results}",
         "note": case.note,
@@ -108,16 +100,16 @@ def measure(case: models.Case, results: str, arguments: argparse.Namespace) -> d
 
 def add_rounds(
     seconds: dict[str, list[float]],
-    runners: dict[str, peers.RemoteRunner],
+    pair: peers.Pair,
     n_rows: int,
     arguments: argparse.Namespace,
 ) -> None:
     """Time calls with ``n_rows`` rows in turn, and add the seconds of one call in each round."""
-    once = max(runner.time(n_rows)[0] for runner in runners.values())
+    once = max(runner.time(n_rows)[0] for runner in pair.values())
     n_calls = max(1, round(arguments.seconds / once))
     for number in range(arguments.repeats):
-        for name in sorted(runners, reverse=bool(number % 2)):
-            seconds[name].append(runners[name].time(n_rows, n_calls)[0])
+        for name in sorted(pair, reverse=bool(number % 2)):
+            seconds[name].append(pair[name].time(n_rows, n_calls)[0])
 
 
 def summary(n_rows: int, seconds: dict[str, list[float]]) -> dict[str, Any]:
