@@ -82,7 +82,7 @@ int32_t CodedTreeArrays::add_node(double node_cover) {
   player.push_back(0);
   test.push_back({});
   cover.push_back(node_cover);
-  value.resize(value.size() + width);
+  for (int32_t o = 0; o < width; ++o) value.push_back(0);
   return static_cast<int32_t>(static_cast<int64_t>(left.size()) - tree_offsets.back() - 1);
 }
 

@@ -29,7 +29,7 @@ double left_share(double left, double right) {
 class MeasuredTrees::Measurer {
  public:
   Measurer(const CodedTrees& trees, Index index, bool interactions)
-      : trees_(trees), index_(index), interactions_(interactions), depth_(trees.n_players, 0) {}
+      : trees_(trees), index_(index), interactions_(interactions), n_tests_(trees.n_players, 0) {}
 
   // Return the shape of a tree without the magnitude of its leaves. Write the center of each output.
   TreeShape measure(int32_t tree, Center* centers) {
@@ -66,8 +66,7 @@ class MeasuredTrees::Measurer {
   struct ShapeVisit {
     int64_t node;
     double share;
-    int depth;
-    bool leave;
+    size_t depth;
   };
 
   // The most players of a kind on a path of a tree.
@@ -77,46 +76,57 @@ class MeasuredTrees::Measurer {
 
   // List the leaves of a tree. Find its height and whether it is merged.
   PathPlayers list_leaves(int64_t root, TreeShape& shape) {
-    PathPlayers most;
-    int distinct = 0, apart = 0;
+    PathPlayers now, most;
+    size_t height = 0;
     leaves_.clear();
-    stack_.clear();
-    const auto push_place = [&](int64_t first, double share, int depth) {
+    const auto push_place = [&](int64_t first, double share, size_t depth) {
       for (int64_t node = first; node >= 0; node = trees_.next_of(node, root)) {
-        stack_.push_back({node, share, depth, false});
+        stack_.push_back({node, share, depth});
         shape.merged = shape.merged || node != first;
       }
     };
     push_place(root, 1.0, 0);
     while (!stack_.empty()) {
-      const ShapeVisit item = stack_.back();
+      // One by one: a copy of the struct would wait for the stores that wrote it.
+      const int64_t node = stack_.back().node;
+      const double share = stack_.back().share;
+      const size_t depth = stack_.back().depth;
       stack_.pop_back();
-      if (item.leave) {
-        if (--depth_[trees_.player[item.node]] == 0) {
-          --distinct;
-          apart -= trees_.apart(item.node);
-        }
+      while (path_.size() > depth) leave(now);
+      if (trees_.is_leaf(node)) {
+        height = std::max(height, depth);
+        most.distinct = std::max(most.distinct, now.distinct);
+        most.apart = std::max(most.apart, now.apart);
+        most.others = std::max(most.others, now.distinct - now.apart);
+        leaves_.push_back({node, share});
         continue;
       }
-      if (trees_.is_leaf(item.node)) {
-        shape.height = std::max(shape.height, item.depth);
-        most.distinct = std::max(most.distinct, distinct);
-        most.apart = std::max(most.apart, apart);
-        most.others = std::max(most.others, distinct - apart);
-        leaves_.push_back({item.node, item.share});
-        continue;
-      }
-      const int64_t left = root + trees_.left[item.node], right = root + trees_.right[item.node];
+      const int64_t left = root + trees_.left[node], right = root + trees_.right[node];
       const double r = left_share(trees_.cover[left], trees_.cover[right]);
-      if (depth_[trees_.player[item.node]]++ == 0) {
-        ++distinct;
-        apart += trees_.apart(item.node);
-      }
-      stack_.push_back({item.node, 0, 0, true});
-      push_place(right, item.share * (1 - r), item.depth + 1);
-      push_place(left, item.share * r, item.depth + 1);
+      enter(node, now);
+      push_place(right, share * (1 - r), depth + 1);
+      push_place(left, share * r, depth + 1);
     }
+    while (!path_.empty()) leave(now);
+    shape.height = static_cast<int>(height);
     return most;
+  }
+
+  // Append an inner node to the path. `now` counts the players of the path.
+  void enter(int64_t node, PathPlayers& now) {
+    path_.push_back(node);
+    if (n_tests_[trees_.player[node]]++ > 0) return;
+    ++now.distinct;
+    now.apart += trees_.apart(node);
+  }
+
+  // Remove the last node of the path.
+  void leave(PathPlayers& now) {
+    const int64_t node = path_.back();
+    path_.pop_back();
+    if (--n_tests_[trees_.player[node]] > 0) return;
+    --now.distinct;
+    now.apart -= trees_.apart(node);
   }
 
   // The expected value of the leaves less the center; and the largest magnitude of the leaves less the
@@ -138,7 +148,8 @@ class MeasuredTrees::Measurer {
   const CodedTrees& trees_;
   const Index index_;
   const bool interactions_;
-  std::vector<int32_t> depth_;  // by feature: number of nodes of the path that split on it
+  std::vector<int32_t> n_tests_;  // by player: number of nodes of the path that test it
+  std::vector<int64_t> path_;     // the nodes above the node that is visited
   std::vector<ShapeVisit> stack_;
   std::vector<MeasuredLeaf> leaves_;  // of the tree that is measured
 };
@@ -211,9 +222,13 @@ void MeasuredTrees::choose_scale() {
   // Leaf values are scaled to about 1, exactly, so that the leaf values and their differences stay in the
   // range of the precision.
   const double largest = largest_of(shapes_, &TreeShape::magnitude);
-  if (largest > 0) std::frexp(largest, &exponent_);
-  exponent_ = std::min(exponent_, std::numeric_limits<double>::max_exponent - 1);
-  plan_.leaf_scale = std::ldexp(1.0, exponent_);
+  int exponent = 0;
+  if (largest > 0) std::frexp(largest, &exponent);
+  // The scale and its inverse are powers of two that are normal numbers.
+  constexpr int most = 1 - std::numeric_limits<double>::min_exponent;
+  exponent = std::clamp(exponent, -most, most);
+  plan_.leaf_scale = std::ldexp(1.0, exponent);
+  inverse_scale_ = std::ldexp(1.0, -exponent);
 }
 
 }  // namespace skshap

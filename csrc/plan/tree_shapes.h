@@ -34,7 +34,7 @@ class MeasuredTrees {
            centers_[static_cast<size_t>(tree) * trees_.value_width + o];
   }
   double scaled_leaf(int32_t tree, int64_t node, int32_t o) const {
-    return std::ldexp(leaf(tree, node, o), -exponent_);
+    return leaf(tree, node, o) * inverse_scale_;
   }
 
  private:
@@ -54,7 +54,7 @@ class MeasuredTrees {
   std::vector<TreeShape> shapes_;
   std::vector<double> centers_;  // [tree][value_width]
   std::vector<double> rest_;     // per output: expected values of the centered trees
-  int exponent_ = 0;
+  double inverse_scale_ = 1;     // a power of two
 };
 
 // Return the cover fraction of the left child.
