@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -56,6 +58,14 @@ def gpu() -> None:
     info = cuda_info()
     if not info["available"]:
         pytest.skip(f"no GPU: {info['reason']}")
+
+
+@pytest.fixture(autouse=True)
+def no_figures_left() -> Iterator[None]:
+    """Close all figures after each test: a test may ask for the first figure of its code by number."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.fixture

@@ -1,22 +1,12 @@
-"""Explanations to draw, and a fixture that closes all figures."""
+"""Explanations to draw."""
 
 from __future__ import annotations
-
-import sys
-from collections.abc import Iterator
 
 import pytest
 from helpers.displays import CULTIVAR, DIABETES, PROGRESSION, WINE
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from skshapgpu import Explanation, explain
-
-
-@pytest.fixture(autouse=True)
-def no_figures_left() -> Iterator[None]:
-    yield
-    if "matplotlib.pyplot" in sys.modules:
-        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.fixture(scope="module")

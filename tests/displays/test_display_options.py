@@ -25,12 +25,6 @@ pyplot = pytest.importorskip("matplotlib.pyplot")
 LABELS = ["c5", "c6", "c7", "c8", "c6"]
 
 
-@pytest.fixture(autouse=True)
-def close_figures() -> Any:
-    yield
-    pyplot.close("all")
-
-
 def explanation(index: Any = None) -> Explanation:
     """Make an explanation of five rows, in which all values of row i are i + 1."""
     values = np.repeat(np.arange(1.0, 6.0)[:, None], 3, axis=1)

@@ -266,7 +266,7 @@ def test_copies_and_files_keep_the_option(tmp_path: Path) -> None:
 
 
 def test_displays() -> None:
-    plt = pytest.importorskip("matplotlib.pyplot")
+    pytest.importorskip("matplotlib")
     model = forest(5, 3).fit(X, Y)
     part = explain(model, X, columns="used")
     strongest = part.strongest(1)[0][0]
@@ -275,7 +275,6 @@ def test_displays() -> None:
     assert "x119" in [text.get_text() for text in shown.ax_.get_yticklabels()]
     display = ShapDependenceDisplay.from_estimator(model, X, "x119", columns="used")
     np.testing.assert_array_equal(np.sort(display.feature_values), np.sort(X[:, [119]].toarray().ravel()))
-    plt.close("all")
 
 
 @pytest.mark.parametrize("columns", ["all", "used"])

@@ -246,11 +246,9 @@ def test_a_backend_for_shap_goes_first(tmp_path: Path) -> None:
 
 
 def test_plots_take_its_explanations() -> None:
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
+    pytest.importorskip("matplotlib").use("Agg")
     ours, _, X, _ = pair("forest")
     shap.plots.bar(ours(X), show=False)
-    matplotlib.pyplot.close("all")
 
 
 def test_models_that_shap_does_not_read_are_refused() -> None:

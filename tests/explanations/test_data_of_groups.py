@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -44,15 +43,6 @@ def place(row: int) -> str:
     """Return the value of the group in a row, in the order of the columns."""
     north, east = X["north"].iloc[row], X["east"].iloc[row]
     return f"north={north}, east={'missing' if np.isnan(east) else format(east, '.5g')}"
-
-
-@pytest.fixture
-def plotting() -> Iterator[None]:
-    pytest.importorskip("matplotlib").use("Agg")
-    yield
-    from matplotlib import pyplot
-
-    pyplot.close("all")
 
 
 @pytest.mark.parametrize("form", ["pandas", "array", "float32", "sparse", "polars", "arrow"])
@@ -109,7 +99,8 @@ def test_cohorts_by_columns_and_groups() -> None:
     assert set(explanation.groupby("place")) == {place(row) for row in range(120)}
 
 
-def test_displays(plotting: None) -> None:
+def test_displays() -> None:
+    pytest.importorskip("matplotlib").use("Agg")
     explanation = explain(MODEL, X, feature_groups=GROUPS)
     swarms = ShapBeeswarmDisplay.from_explanation(explanation)
     colored = [points.get_array() is not None for points in swarms.points_]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,6 @@ from matplotlib import pyplot  # noqa: E402
 DIABETES, PROGRESSION = load_diabetes(return_X_y=True)
 WINE, CULTIVAR = load_wine(return_X_y=True)
 N_ROWS = 60
-
-
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    pyplot.close("all")
-    yield
-    pyplot.close("all")
 
 
 def single() -> Explanation:

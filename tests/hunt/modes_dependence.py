@@ -153,8 +153,10 @@ class _Subject:
             if rows.dtype == np.float32 and dtype != np.float32:
                 grid = [_rounded(values, dtype) for values in grid]
         points = list(product(*grid))
-        # Jumps are at numbers of which float16 holds few. Steps that compute with columns have none.
-        keeps_dtype = self.of_x and case.draw.asked["grid"] != "exact"
+        # Jumps are at numbers of which float16 holds few; steps that compute with columns have none, and
+        # categories are numbers of X, which LightGBM may round because of their type.
+        asked = case.draw.asked
+        keeps_dtype = self.of_x and (asked["grid"] != "exact" or asked["categorical"] != "by itself")
         found = []
         for place in places.tolist():
             changed, point = rows, points[place]

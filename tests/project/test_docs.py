@@ -13,7 +13,6 @@ import importlib
 import importlib.util
 import re
 import runpy
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +49,12 @@ def page_id(path: Path) -> str:
 
 
 @pytest.fixture
-def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set up a temporary working directory, invisible figures, and the CPU, which some code needs."""
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SKSHAPGPU_DEVICE", "cpu")
-    yield
-    importlib.import_module("matplotlib.pyplot").close("all")
 
 
 def with_examples() -> list[str]:
