@@ -10,7 +10,8 @@ namespace {
 // The number of columns whose values are copied together. If the columns of a row are neighbours in memory, a
 // cache line holds values of several columns, and lines of other rows may displace it before the next column
 // is read.
-constexpr size_t kGatheredColumns = 32;
+constexpr size_t kGatheredColumns = 64;
+constexpr int kLineBytes = 64;
 
 // The most rows that are ranked one by one. The kernel ranks all 64 rows of a block.
 constexpr int kMostScalarRows = 4;
@@ -30,9 +31,14 @@ void gather(const Rows& rows, const Column* columns, size_t n_columns, int64_t f
   } else {
     int64_t offsets[kGatheredColumns];
     for (size_t c = 0; c < n_columns; ++c) offsets[c] = place(c) * rows.column_stride;
-    for (int i = 0; i < n_rows; ++i)
-      for (size_t c = 0; c < n_columns; ++c)
-        out[c * kBlockRows + i] = value(first + i * rows.row_stride + offsets[c]);
+    for (int i = 0; i < n_rows; ++i) {
+      const char* const row = first + i * rows.row_stride;
+      // The columns that are copied next are often the neighbours of these.
+      const char* const last = row + offsets[n_columns - 1];
+      __builtin_prefetch(last + kLineBytes);
+      __builtin_prefetch(last + 2 * kLineBytes);
+      for (size_t c = 0; c < n_columns; ++c) out[c * kBlockRows + i] = value(row + offsets[c]);
+    }
   }
   for (size_t c = 0; c < n_columns; ++c)
     std::fill(out + c * kBlockRows + n_rows, out + (c + 1) * kBlockRows, X(0));
