@@ -22,6 +22,9 @@ constexpr double kMostRemaining = 0.75;
 // because both are rounded.
 constexpr double kRounding = 2 * std::numeric_limits<double>::epsilon();
 
+// The places that are filled between two checks for interrupts, which take as long as some places.
+constexpr size_t kUncheckedPlaces = 64;
+
 // A node of a tree of the plan; `swapped` tells whether its left child takes the place of the right one.
 struct Member {
   const TreeProgram* tree;
@@ -48,8 +51,8 @@ class Merger {
     out_.trees = trees;
     for (const size_t tree : trees) members_.push_back({&plan_.trees[tree], 0, false});
     unfilled_.push_back({0, -1, false, 1});
-    while (!unfilled_.empty()) {
-      check_interrupt();
+    for (size_t place_number = 0; !unfilled_.empty(); ++place_number) {
+      if (place_number % kUncheckedPlaces == 0) check_interrupt();
       const UnfilledPlace place = unfilled_.back();
       unfilled_.pop_back();
       place_members_.assign(members_.begin() + static_cast<std::ptrdiff_t>(place.members), members_.end());
