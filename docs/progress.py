@@ -130,9 +130,9 @@ def page() -> str:
     means = [geometric_mean(m["speed_over_other"][case]["median"] for m in listed) for case in CASES]
     least = [min(m["speed_over_other"][case]["median"] for m in listed) for case in CASES]
     machines = sorted({f"{run['machine']['cpu']}, {_sets(run)}" for run in runs()})
-    rounds = sorted({str(model["rounds"]) for model in listed})
+    rounds = " or ".join(map(str, sorted({model["rounds"] for model in listed})))
     summary = (
-        f"Measured on {' and '.join(machines)}, in {' or '.join(rounds)} rounds. Against commit "
+        f"Measured on {' and '.join(machines)}, in {rounds} rounds. Against commit "
         f"{other_commit()}, the geometric mean of {len(listed)} models is {means[0]:.2f} with tables built "
         f"in the call (least: {least[0]:.2f}), and {means[1]:.2f} with tables built before, for many rows "
         f"(least: {least[1]:.2f}). Single precision differs from double precision by at most "
