@@ -171,6 +171,21 @@ def needs_double(model: CompiledModel) -> bool:
     return bool((gap > _RELATIVE_TO_DIFFERENCES * difference).any())
 
 
+def problem_with_float32(model: CompiledModel) -> str | None:
+    """Return why float32 cannot hold the values of this model, as the end of a sentence; None if it can.
+
+    Functions of the margin and linear leaves are as large as rows make them.
+    """
+    if model.link is not None or model.has_linear_leaves:
+        return None
+    range_of_floats = np.finfo(np.float32)
+    for magnitude in model.leaf_magnitude[model.leaf_magnitude > 0]:
+        if not range_of_floats.tiny <= magnitude <= range_of_floats.max:
+            extreme = "small" if magnitude < 1 else "large"
+            return f"the leaves of its trees add up to {magnitude:.2g}, too {extreme} for values in float32"
+    return None
+
+
 def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the typical difference between margins, and a typical margin, of each output.
 

@@ -164,6 +164,7 @@ class CompiledModel:
         if self.has_linear_leaves and not np.isfinite(self.leaf_magnitude).all():
             raise ValueError("data has numbers so large that a linear leaf overflows")
         self.rounding = additivity.rounding(self, self.leaf_magnitude)
+        self._problem_with_float32 = additivity.problem_with_float32(self)
         if self.link is None:
             self._base_value = np.array(plan.base_value, np.float64)
         self.info: dict[str, Any] = plan.info()
@@ -202,6 +203,11 @@ class CompiledModel:
         assert self.background is not None
         margin = self.of(SHAP_VALUES).plan().background_margin
         return self.link.base_value(margin, self.background.weights, labels)
+
+    def require_range_of(self, dtype: Any, advice: str) -> None:
+        """Raise ``ValueError``, with this advice, if the type cannot hold the values of this model."""
+        if self._problem_with_float32 is not None and dtype == np.float32:
+            raise ValueError(f"{self._problem_with_float32}: {advice}")
 
     def allowed_gaps(self, dtype: np.dtype) -> tuple[np.ndarray, float]:
         """Return the largest allowed additivity gap of each output, and the least of these.

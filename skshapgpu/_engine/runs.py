@@ -131,6 +131,7 @@ class Run(ABC):
     _n_computed = 0
 
     def __init__(self, compiled: CompiledModel, kind: Kind, rows: Rows, intervals: Intervals) -> None:
+        compiled.require_range_of(rows.dtype, "give X in float64")
         self._rows, self.n_rows, self.dtype = rows, rows.n_rows, rows.dtype
         self._compiled, self.plans, self._intervals = compiled, compiled.of(kind), intervals
         self.n_features, self.n_outputs = self.plans.n_features, compiled.n_outputs

@@ -114,6 +114,9 @@ class SchemaExplainer:
         value_type = arrow.float32() if self._single else arrow.float64()
         if arguments.dtype != "auto":
             value_type = arrow.float32() if arguments.dtype == "float32" else arrow.float64()
+        if value_type == arrow.float32():
+            advice = "give X in float64" if self._single else "use dtype='float64'"
+            arguments.explainer._compiled.require_range_of(np.float32, advice)
         if self._strongest is None:
             value_names = column_names(self._ranked_names, arguments.explainer.output_names)
             fields = [
