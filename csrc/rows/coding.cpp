@@ -11,7 +11,7 @@ namespace {
 // cache line holds values of several columns, and lines of other rows may displace it before the next column
 // is read.
 constexpr size_t kGatheredColumns = 64;
-constexpr int kLineBytes = 64;
+constexpr int kLineBytes = 64;  // of a cache line
 
 // The most rows that are ranked one by one. The kernel ranks all 64 rows of a block.
 constexpr int kMostScalarRows = 4;
