@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .._common.algorithms import SHAP_VALUES
 from ..adapters.ensemble import Ensemble
 from ..errors import UnsupportedModelError
-from .cancellation import typical_difference, with_added_copies
+from .cancellation import TypicalMargins, typical_margins, with_added_copies
 
 if TYPE_CHECKING:
     from .compiled_model import CompiledModel
@@ -34,6 +34,10 @@ _NO_DIFFERENCE = 2.0**-40
 
 #: Largest ratio of the leaves of two outputs. Outputs share a scale, and float32 has no numbers below 2^-149.
 _LARGEST_RATIO_OF_OUTPUTS = 2.0**100
+
+#: The largest ratio of a value to the sum of the largest leaves: a value is a mean of differences of two
+#: margins, the value of a pair of four, that of a triple of eight.
+_LARGEST_RATIO_TO_LEAVES = 8
 
 #: Exponent up to which sums of a thousand exponentials fit into float32.
 _LARGEST_EXPONENT = float(np.log(np.finfo(np.float32).max / 1000))
@@ -123,7 +127,16 @@ def check(
     )
 
 
-def largest_gaps(model: CompiledModel) -> tuple[np.ndarray, np.ndarray]:
+class LargestGaps(NamedTuple):
+    """The largest gaps that :func:`allowed_gap` may allow, of each output."""
+
+    of_doubles: np.ndarray
+    of_floats: np.ndarray
+    #: Whether margins of an output are equal although leaves differ. Its limits are relative to margins then.
+    cancel: bool
+
+
+def largest_gaps(model: CompiledModel) -> LargestGaps:
     """Return limits of the additivity gap of each output, above which it would hide differences of margins.
 
     The first array is for float64 values, the second for float32 values, whose limit is at least the
@@ -133,12 +146,12 @@ def largest_gaps(model: CompiledModel) -> tuple[np.ndarray, np.ndarray]:
     """
     if model.has_linear_leaves:
         unlimited = np.full(len(model.leaf_magnitude), np.inf)
-        return unlimited, unlimited
-    difference, margin = require_resolved(model.ensemble, model.leaf_magnitude)
-    largest = _RELATIVE_TO_DIFFERENCES * difference
-    largest_of_floats = np.maximum(largest, _RESOLUTION_OF_FLOATS * margin)
+        return LargestGaps(unlimited, unlimited, cancel=False)
+    margins = require_resolved(model.ensemble, model.leaf_magnitude)
+    largest, cancel = _RELATIVE_TO_DIFFERENCES * margins.difference, bool(margins.cancel.any())
+    largest_of_floats = np.maximum(largest, _RESOLUTION_OF_FLOATS * margins.magnitude)
     if model.link is None:
-        return largest, largest_of_floats
+        return LargestGaps(largest, largest_of_floats, cancel)
     limit = model.link.largest_margin_gap(model.constant, model.leaf_magnitude)
     if (model.rounding > limit).any():
         raise UnsupportedModelError(
@@ -146,7 +159,7 @@ def largest_gaps(model: CompiledModel) -> tuple[np.ndarray, np.ndarray]:
             f"off by {model.rounding.max():.2g}, which changes the {model.link.noun} completely: leave out "
             "trees whose leaves cancel, train the model with smaller leaf values, or explain the margin"
         )
-    return np.minimum(largest, limit), np.minimum(largest_of_floats, limit)
+    return LargestGaps(np.minimum(largest, limit), np.minimum(largest_of_floats, limit), cancel)
 
 
 def needs_double(model: CompiledModel) -> bool:
@@ -167,8 +180,8 @@ def needs_double(model: CompiledModel) -> bool:
     if copies is None:
         return False
     least = _least_difference(model.ensemble, model.leaf_magnitude)
-    difference, _ = typical_difference(model.ensemble, least, copies)
-    return bool((gap > _RELATIVE_TO_DIFFERENCES * difference).any())
+    margins = typical_margins(model.ensemble, least, copies)
+    return bool((margins.cancel | (gap > _RELATIVE_TO_DIFFERENCES * margins.difference)).any())
 
 
 def problem_with_float32(model: CompiledModel) -> str | None:
@@ -178,18 +191,18 @@ def problem_with_float32(model: CompiledModel) -> str | None:
     """
     if model.link is not None or model.has_linear_leaves:
         return None
-    range_of_floats = np.finfo(np.float32)
+    floats = np.finfo(np.float32)
     for magnitude in model.leaf_magnitude[model.leaf_magnitude > 0]:
-        if not range_of_floats.tiny <= magnitude <= range_of_floats.max:
+        if not floats.tiny <= magnitude <= floats.max / _LARGEST_RATIO_TO_LEAVES:
             extreme = "small" if magnitude < 1 else "large"
             return f"the leaves of its trees add up to {magnitude:.2g}, too {extreme} for values in float32"
     return None
 
 
-def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the typical difference between margins, and a typical margin, of each output.
+def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> TypicalMargins:
+    """Return what the margins of the model are like.
 
-    See :func:`.cancellation.typical_difference`. The trees have no linear leaves; ``leaf_magnitude`` is the
+    The trees have no linear leaves; ``leaf_magnitude`` is the
     sum over the trees of their largest leaf, for each output. Raise ``UnsupportedModelError`` if rounding
     errors of float64 hide the differences, or the sums overflow.
     """
@@ -206,7 +219,8 @@ def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np
             "targets, and train the model again"
         )
     rounding_of_sums = _rounding_of_sums(ensemble) * leaf_magnitude
-    difference, margin = typical_difference(ensemble, _least_difference(ensemble, leaf_magnitude))
+    margins = typical_margins(ensemble, _least_difference(ensemble, leaf_magnitude))
+    difference = margins.difference
     hidden = rounding_of_sums > _RELATIVE_TO_DIFFERENCES * difference
     if hidden.any():
         output = int(np.argmax(hidden))
@@ -216,7 +230,7 @@ def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> tuple[np
             f"differ by {difference[output]:.2g} only. Leave out trees whose leaves cancel, such as models "
             "that are added with large weights of both signs, or train the model with smaller leaf values"
         )
-    return difference, margin
+    return margins
 
 
 def _least_difference(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> np.ndarray:

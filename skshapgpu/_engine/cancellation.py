@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,15 +34,23 @@ _MISSING = 1 / 16
 _LEAVES_AT_ONCE = 2**20
 
 
-def typical_difference(
-    ensemble: Ensemble, rounding: np.ndarray, with_copies: Ensemble | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each output the typical difference between margins, and the typical magnitude of a margin.
+class TypicalMargins(NamedTuple):
+    """What the margins of drawn rows are like, for each output."""
 
-    The typical difference is the median distance from the median margin, so that a few rows in huge leaves do
-    not count. Margins equal to the median are left out, because many rows of a sparse model have the same
-    margin. If all margins are equal although leaves differ, the typical difference is the magnitude of the
-    margin. If leaves do not differ either, the difference is not known, and the result is infinity.
+    #: The median distance from the median margin, so that a few rows in huge leaves do not count. Margins
+    #: equal to the median are left out, because many rows of a sparse model have the same margin. If all
+    #: margins are equal although leaves differ, it is the magnitude of the margin. If leaves do not differ
+    #: either, the difference is not known, and it is infinity.
+    difference: np.ndarray
+    magnitude: np.ndarray
+    #: Whether all margins are equal although leaves differ.
+    cancel: np.ndarray
+
+
+def typical_margins(
+    ensemble: Ensemble, rounding: np.ndarray, with_copies: Ensemble | None = None
+) -> TypicalMargins:
+    """Return what margins of rows are like that are drawn from the thresholds of the trees.
 
     The trees have no linear leaves. ``rounding`` has for each output the differences that count as none, such
     as those due to the order in which leaves are added. ``with_copies`` gives the margins instead; see
@@ -51,13 +59,13 @@ def typical_difference(
     margin, spread = _margins(ensemble)
     if with_copies is not None:
         margin, _ = _margins(with_copies)
-    differs = spread > rounding
     distance = np.abs(margin - np.median(margin, axis=0))
     distance = np.sort(np.where(distance > rounding, distance, np.inf), axis=0)
     n_others = np.count_nonzero(np.isfinite(distance), axis=0)
     middle = np.take_along_axis(distance, np.maximum(n_others - 1, 0)[None] // 2, axis=0)[0]
     magnitude = np.median(np.abs(margin), axis=0)
-    return np.where(n_others == 0, np.where(differs, magnitude, np.inf), middle), magnitude
+    cancel = (n_others == 0) & (spread > rounding)
+    return TypicalMargins(np.where(cancel, magnitude, middle), magnitude, cancel)
 
 
 def half_ranges(ensemble: Ensemble) -> np.ndarray:

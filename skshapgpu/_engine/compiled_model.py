@@ -142,8 +142,9 @@ class CompiledModel:
         self.n_computed_outputs = ensemble.n_outputs if link is None else link.n_outputs(ensemble)
         self.n_outputs = 2 if widen else self.n_computed_outputs
         self._compile(tables)
-        self.largest_gap, self.largest_gap_of_floats = additivity.largest_gaps(self)
-        if options.precision == "single" and additivity.needs_double(self):
+        gaps = additivity.largest_gaps(self)
+        self.largest_gap, self.largest_gap_of_floats = gaps.of_doubles, gaps.of_floats
+        if options.precision == "single" and (gaps.cancel or additivity.needs_double(self)):
             self.options = replace(options, precision="double")
             self._compile()
 

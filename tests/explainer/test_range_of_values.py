@@ -42,6 +42,19 @@ def test_values_beyond_float32_are_refused(exponent: int, background: bool, tmp_
     assert not list(tmp_path.iterdir())
 
 
+def test_values_may_be_larger_than_leaves() -> None:
+    """The value of a triple is a mean of differences of eight margins, here mostly of rare rows."""
+    rows = np.array(np.meshgrid([0.0, 1.0], [0.0, 1.0], [0.0, 1.0])).reshape(3, -1).T
+    n_ones = rows.sum(axis=1).astype(int)
+    tree = DecisionTreeRegressor(random_state=0)
+    tree.fit(rows, np.arange(8.0), sample_weight=np.array([1e6, 1e3, 1.0, 1.0])[n_ones])
+    tree.tree_.value[tree.apply(rows), 0, 0] = np.array([0.0, 1e38, -1e38, 1e38])[n_ones]
+    triples = TreeExplainer(tree).explain_interactions(rows, order=3)
+    assert np.abs(triples.values).max() > np.finfo(np.float32).max
+    with pytest.raises(ValueError, match="too large for values in float32"):
+        TreeExplainer(tree).explain_interactions(rows.astype(np.float32), order=3)
+
+
 @pytest.mark.parametrize("exponent", [-120, 120])
 def test_values_within_float32_are_not_refused(exponent: int) -> None:
     values = TreeExplainer(scaled_tree(exponent)).shap_values(X.astype(np.float32))
