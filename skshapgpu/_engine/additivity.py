@@ -200,7 +200,7 @@ def problem_with_float32(model: CompiledModel) -> str | None:
 
 
 def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> TypicalMargins:
-    """Return what the margins of the model are like.
+    """Return typical margins of an ensemble.
 
     The trees have no linear leaves; ``leaf_magnitude`` is the
     sum over the trees of their largest leaf, for each output. Raise ``UnsupportedModelError`` if rounding

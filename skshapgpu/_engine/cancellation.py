@@ -35,7 +35,7 @@ _LEAVES_AT_ONCE = 2**20
 
 
 class TypicalMargins(NamedTuple):
-    """What the margins of drawn rows are like, for each output."""
+    """Typical margins of rows that are drawn from the thresholds of trees, for each output."""
 
     #: The median distance from the median margin, so that a few rows in huge leaves do not count. Margins
     #: equal to the median are left out, because many rows of a sparse model have the same margin. If all
@@ -50,7 +50,7 @@ class TypicalMargins(NamedTuple):
 def typical_margins(
     ensemble: Ensemble, rounding: np.ndarray, with_copies: Ensemble | None = None
 ) -> TypicalMargins:
-    """Return what margins of rows are like that are drawn from the thresholds of the trees.
+    """Return typical margins of an ensemble.
 
     The trees have no linear leaves. ``rounding`` has for each output the differences that count as none, such
     as those due to the order in which leaves are added. ``with_copies`` gives the margins instead; see

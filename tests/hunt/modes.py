@@ -155,18 +155,10 @@ def values(case: Case, report: Report, index: Any = "SV") -> None:
             case.allowed(base * 0, whole=True),
         )
         unused_are_zero(case, report, got)
-    own = (
-        truth.own_values(case.fitted.last, case.transformed, own_categorical(case)) if index == "SV" else None
-    )
+    own = truth.own_values(case.fitted.last, case.transformed) if index == "SV" else None
     if own is not None:
         right = widened(case, of_kept(case, own[0]))
         report.close("library's values", got, right, case.allowed(right))
-
-
-def own_categorical(case: Case) -> list[int]:
-    if case.draw.steps in ("one-hot", "ordinal"):
-        return []
-    return [j for j, i in enumerate(case.fitted.origins) if i in case.data.categorical]
 
 
 def background(case: Case, report: Report, index: Any = "SV") -> None:

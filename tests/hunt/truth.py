@@ -124,7 +124,7 @@ def squared_error_slope(z: np.ndarray, y: np.ndarray) -> np.ndarray:
     return 2 * (z - y)
 
 
-def own_values(model: Any, transformed: Any, categorical: list[int]) -> tuple[np.ndarray, np.ndarray] | None:
+def own_values(model: Any, transformed: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """Compute SHAP values with CatBoost itself, (n_rows, p, n_outputs), and base values.
 
     Return None if CatBoost's values are wrong, as for trees that are not symmetric (catboost/catboost#1703).
@@ -133,7 +133,7 @@ def own_values(model: Any, transformed: Any, categorical: list[int]) -> tuple[np
         return None
     import catboost
 
-    pool = catboost.Pool(transformed, cat_features=categorical or None)
+    pool = catboost.Pool(transformed, cat_features=model.get_cat_feature_indices() or None)
     values = np.asarray(model.get_feature_importance(pool, type="ShapValues", thread_count=1))
     values = values[:, None, :] if values.ndim == 2 else values
     return values[:, :, :-1].swapaxes(1, 2), values[0, :, -1]
