@@ -130,8 +130,8 @@ def check(
 class LargestGaps(NamedTuple):
     """The largest gaps that :func:`allowed_gap` may allow, of each output."""
 
-    of_doubles: np.ndarray
-    of_floats: np.ndarray
+    gap: np.ndarray
+    gap_of_floats: np.ndarray  # of values in float32
     #: Whether margins of an output are equal although leaves differ. Its limits are relative to margins then.
     cancel: bool
 

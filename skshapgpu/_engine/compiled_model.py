@@ -143,7 +143,7 @@ class CompiledModel:
         self.n_outputs = 2 if widen else self.n_computed_outputs
         self._compile(tables)
         gaps = additivity.largest_gaps(self)
-        self.largest_gap, self.largest_gap_of_floats = gaps.of_doubles, gaps.of_floats
+        self.largest_gap, self.largest_gap_of_floats = gaps.gap, gaps.gap_of_floats
         if options.precision == "single" and (gaps.cancel or additivity.needs_double(self)):
             self.options = replace(options, precision="double")
             self._compile()
