@@ -126,6 +126,10 @@ def _errors(accuracy: dict[str, Any]) -> Iterable[tuple[str, float]]:
             yield tolerance, accuracy[name]
 
 
+#: A process, and the method and options that time a system in it.
+Request = tuple[peers.RemoteRunner, str, tuple[str, ...]]
+
+
 def time_in_turn(
     pairs: list[peers.Pair], case: models.Case, n_rows: int, way: str, rounds: int
 ) -> dict[str, list[float]]:
@@ -156,9 +160,9 @@ def time_in_turn(
     return seconds
 
 
-def _requests(pair: peers.Pair, way: str) -> dict[str, tuple[peers.RemoteRunner, str, tuple[str, ...]]]:
-    """Return the process of each system, and the method and options that time it."""
-    requests = {}
+def _requests(pair: peers.Pair, way: str) -> dict[str, Request]:
+    """Return how to time each system."""
+    requests: dict[str, Request] = {}
     for name in ORDER:
         checkout, _, call = name.rpartition(" ")
         requests[name] = pair[checkout or "this"], call, (way,) if call == "predict" else ()

@@ -85,8 +85,8 @@ def conditions(arguments: argparse.Namespace) -> dict[str, Any]:
         lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
         cpu = {key.strip(): text.strip() for key, _, text in (line.partition(":") for line in lines)}
     flags = (cpu.get("flags") or cpu.get("Features") or "").split()
-    names = "command device train_device rows backgrounds starts repeats rounds isa seconds full quick".split()
-    options = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
+    names = "command device train_device rows backgrounds starts repeats rounds isa seconds full quick"
+    options = {name: getattr(arguments, name) for name in names.split() if hasattr(arguments, name)}
     return {
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "commit": commit(),
