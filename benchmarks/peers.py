@@ -146,7 +146,7 @@ class RemoteRunner:
         self._process.wait()
 
 
-#: A process of this checkout and one of another, by name: "this" and "other".
+#: A process of this checkout and, if there is another, one of it, by name: "this" and "other".
 Pair = dict[str, RemoteRunner]
 
 
@@ -157,7 +157,7 @@ class Checkouts:
     """
 
     def __init__(
-        self, build: str, other: Path, n_pairs: int, environment: dict[str, str] | None = None
+        self, build: str, other: Path | None, n_pairs: int, environment: dict[str, str] | None = None
     ) -> None:
         self._build, self._environment = build, environment or {}
         self._places = places_of_checkouts(other)

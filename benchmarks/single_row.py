@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -143,11 +142,9 @@ def compare(name: str, other: Path) -> dict[str, Any]:
     if family == "xgboost":
         model = model.get_booster()
     payload = {"model": model, "family": family, "columns": "all"}
-    runners = {
-        key: peers.RemoteRunner(sys.executable, environment, "calls", payload, X, options)
-        for key, (environment, options) in peers.places_of_checkouts(other).items()
-    }
+    checkouts = peers.Checkouts("calls", other, 1)
     try:
+        (runners,) = checkouts.start(payload, X)
         values = [runner.ask("values", 1, 1)["before"] for runner in runners.values()]
         n_calls = COMPARED_FOREST_CALLS if family == "forest" else COMPARED_CALLS
         return {
@@ -156,11 +153,10 @@ def compare(name: str, other: Path) -> dict[str, Any]:
             "few_rows": [_in_turn(runners, n_rows, n_calls) for n_rows in FEW_ROWS],
         }
     finally:
-        for runner in runners.values():
-            runner.close()
+        checkouts.close()
 
 
-def _in_turn(runners: dict[str, peers.RemoteRunner], n_rows: int, n_calls: int) -> dict[str, Any]:
+def _in_turn(runners: peers.Pair, n_rows: int, n_calls: int) -> dict[str, Any]:
     rounds = []
     for i in range(COMPARED_ROUNDS):
         order = list(runners) if i % 2 else list(runners)[::-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
@@ -72,24 +71,19 @@ class Walk:
 
 def measure(case: models.Case, arguments: argparse.Namespace) -> dict[str, Any]:
     """Time the walk of this checkout and, if given, of another one, in turn."""
-    places = peers.places_of_checkouts(arguments.other)
     payload = {"model": case.model, "precision": arguments.precision}
     isa = {"SKSHAPGPU_ISA": arguments.isa} if arguments.isa else {}
-    runners: dict[str, peers.RemoteRunner] = {}
-    times_of_system: dict[str, list[tuple[float, float]]] = {name: [] for name in places}
+    checkouts = peers.Checkouts("walk", arguments.other, 1, isa)
     try:
-        for name, (environment, options) in places.items():
-            runners[name] = peers.RemoteRunner(
-                sys.executable, environment | isa, "walk", payload, case.X, options
-            )
+        (runners,) = checkouts.start(payload, case.X)
+        times_of_system: dict[str, list[tuple[float, float]]] = {name: [] for name in runners}
         n_calls = runners["this"].ask("calls")
         for number in range(arguments.rounds):
             for name in sorted(runners, reverse=bool(number % 2)):
                 times_of_system[name].append(runners[name].ask("times", n_calls))
         notes = {name: runner.note for name, runner in runners.items()}
     finally:
-        for runner in runners.values():
-            runner.close()
+        checkouts.close()
     result: dict[str, Any] = {"name": case.name, "note": case.note, "precision": arguments.precision}
     for name, times in times_of_system.items():
         decide, walk = (median(column) for column in zip(*times, strict=True))

@@ -202,9 +202,9 @@ def problem_with_float32(model: CompiledModel) -> str | None:
 def require_resolved(ensemble: Ensemble, leaf_magnitude: np.ndarray) -> TypicalMargins:
     """Return typical margins of an ensemble.
 
-    The trees have no linear leaves; ``leaf_magnitude`` is the
-    sum over the trees of their largest leaf, for each output. Raise ``UnsupportedModelError`` if rounding
-    errors of float64 hide the differences, or the sums overflow.
+    The trees have no linear leaves; ``leaf_magnitude`` is the sum over the trees of their largest leaf, for
+    each output. Raise ``UnsupportedModelError`` if rounding errors of float64 hide the differences, or the
+    sums overflow.
     """
     if not (4 * (leaf_magnitude + np.abs(ensemble.intercept)) < np.inf).all():
         raise UnsupportedModelError(

@@ -55,6 +55,17 @@ def test_values_may_be_larger_than_leaves() -> None:
         TreeExplainer(tree).explain_interactions(rows.astype(np.float32), order=3)
 
 
+def test_one_of_several_outputs_is_beyond_float32() -> None:
+    tree = DecisionTreeRegressor(max_depth=4, random_state=0).fit(X, np.column_stack([Y, Y]))
+    tree.tree_.value[:, 0] = np.ldexp(tree.tree_.value[:, 0], -60)
+    tree.tree_.value[:, 1] = np.ldexp(tree.tree_.value[:, 1], -150)
+    explainer = TreeExplainer(tree, precision="double")
+    values = explainer.shap_values(X)
+    np.testing.assert_array_equal(values[..., 1], np.ldexp(values[..., 0], -90))
+    with pytest.raises(ValueError, match="too small for values in float32"):
+        explainer.shap_values(X.astype(np.float32))
+
+
 @pytest.mark.parametrize("exponent", [-120, 120])
 def test_values_within_float32_are_not_refused(exponent: int) -> None:
     values = TreeExplainer(scaled_tree(exponent)).shap_values(X.astype(np.float32))
