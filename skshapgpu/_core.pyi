@@ -196,18 +196,20 @@ def background_lane_plan(
     There are at most 64 background rows. Each adds as many leaves as the trees have.
     """
 
-def can_have_cells(plan: Plan) -> bool:
-    """Return whether a plan can be explained by cells that occur.
+def unit_fractions(plan: Plan) -> tuple[float, float] | None:
+    """Return about the fractions of units, and of walked leaves, that remain because some trees are alike.
 
-    It can if it is for path-dependent SHAP or Banzhaf values, without tables; if codes have 16 bits; and if
-    no column has more than 256 categories.
+    Trees with the same tests share units. If they have the same covers, too, they are walked as one. Both
+    fractions are those of a sample of the trees. None if the plan cannot be explained by cells that occur: it
+    can if it is for path-dependent SHAP or Banzhaf values, without tables; if codes have 16 bits; and if no
+    column has more than 256 categories.
     """
 
 def cell_plan(plan: Plan, n_threads: int = 1) -> Plan:
     """Compile a plan of the same values for calls of many rows, by cells that occur.
 
     Trees are cut into units of a few leaves. The rows that fall into the same cell of a unit get the same
-    values from it, which are computed once. The plan must be one that :func:`can_have_cells`.
+    values from it, which are computed once. The plan must be one that has :func:`unit_fractions`.
     """
 
 def background_plan(

@@ -2,22 +2,28 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <utility>
 
 #include "base/threads.h"
+#include "cells/overlay.h"
 #include "cells/program.h"
 #include "cells/units.h"
+#include "plan/merged_trees.h"
 
 namespace skshap {
 namespace {
 
-// After this many units, the sums in single precision are added to sums in double precision. Threads take
-// these units together.
-constexpr size_t kPartUnits = 64;
+// After this many units, or this many trees of units, the sums in single precision are added to sums in
+// double precision. Threads take these units together.
+constexpr size_t kPartUnits = 64, kPartTrees = 128;
 // The last of the parts, one in kDividedShare, are divided into parts of kLastUnits units, so that threads
 // end at about the same time.
 constexpr size_t kDividedShare = 16, kLastUnits = 16;
 // The most features of the units of a part, unless one unit has more.
 constexpr size_t kPartFeatures = 32;
+// If more than this fraction of the units remains, it does not matter which trees also have the same covers.
+constexpr double kMostShared = 0.75;
 // The number of parts that units may join.
 constexpr size_t kOpenParts = 16;
 
@@ -37,7 +43,7 @@ class PartDivider {
     size_t best = kOpenParts, fewest_new = 0;
     for (size_t i = 0; i < kOpenParts; ++i) {
       const Part& part = open_[i];
-      if (part.units.empty() || part.output != output || part.units.size() == kPartUnits) continue;
+      if (part.units.empty() || part.output != output || part.is_full()) continue;
       size_t n_new = 0;
       writer_.each_feature(unit, [&](int32_t f) { n_new += parts_of_feature_[f][i] != part.number; });
       if (part.features.size() + n_new > kPartFeatures || (best < kOpenParts && n_new >= fewest_new))
@@ -48,6 +54,7 @@ class PartDivider {
     if (best == kOpenParts) best = begin(output);
     Part& part = open_[best];
     part.units.push_back(unit);
+    part.n_trees += cells_.units[unit].trees_end - cells_.units[unit].trees;
     writer_.each_feature(unit, [&](int32_t f) {
       if (parts_of_feature_[f][best] == part.number) return;
       parts_of_feature_[f][best] = part.number;
@@ -88,7 +95,10 @@ class PartDivider {
     int32_t output = 0;
     uint32_t number = 0;
     std::vector<size_t> units;
+    size_t n_trees = 0;  // of the units
     std::vector<int32_t> features;
+
+    bool is_full() const { return units.size() >= kPartUnits || n_trees >= kPartTrees; }
   };
 
   // Begin a part in place of the open part with the most units. Return its position.
@@ -121,7 +131,7 @@ class PartDivider {
   uint32_t n_parts_ = 0;
 };
 
-// Compile the trees of the units.
+// Compile the trees of the units. As several of them add to the same sums, they have the same slots.
 Plan compile(const Plan& plan, const UnitWriter& writer, int64_t n_threads) {
   Plan like{};
   static_cast<CodedColumns&>(like).n_features = plan.n_features;
@@ -131,6 +141,7 @@ Plan compile(const Plan& plan, const UnitWriter& writer, int64_t n_threads) {
   CodedTrees trees;
   trees.n_outputs = plan.n_outputs;
   trees.n_features = trees.n_players = static_cast<int32_t>(plan.features.size());
+  trees.slots_are_players = true;
   trees.intercept = plan.constant.data();
   return make_plan(writer.trees().trees(trees), like, n_threads);
 }
@@ -156,6 +167,7 @@ class UnitTaker {
     trees_.children = {};
     trees_.leaf_values = {};
     trees_.trees = {};
+    for (Chunk& chunk : trees_.chunks) chunk.slots = {};
     trees_.ops.shrink_to_fit();
     trees_.constants_float.shrink_to_fit();
     trees_.constants_double.shrink_to_fit();
@@ -164,13 +176,13 @@ class UnitTaker {
 
  private:
   void take(const TreeProgram& tree, size_t chunk) {
-    CellUnit& unit = cells_.units[static_cast<size_t>(tree.source)];
-    unit.chunk = static_cast<uint32_t>(chunk);
-    unit.ops = static_cast<uint32_t>(tree.ops);
-    unit.constants = static_cast<uint32_t>(tree.constants);
-    unit.tests = static_cast<uint32_t>(cells_.tests.size());
-    unit.leaf_values = static_cast<uint32_t>(cells_.leaf_values.size());
-    unit.n_tests = static_cast<uint16_t>(tree.n_inner);
+    UnitTree& out = cells_.unit_trees[static_cast<size_t>(tree.source)];
+    out.chunk = static_cast<uint32_t>(chunk);
+    out.ops = static_cast<uint32_t>(tree.ops);
+    out.constants = static_cast<uint32_t>(tree.constants);
+    out.tests = static_cast<uint32_t>(cells_.tests.size());
+    out.leaf_values = static_cast<uint32_t>(cells_.leaf_values.size());
+    out.n_tests = static_cast<uint16_t>(tree.n_inner);
     const int32_t* const children = trees_.children.data() + tree.children;
     for (size_t i = 0; i < tree.n_inner; ++i) {
       const DecideNode& node = trees_.decide[tree.decide + i];
@@ -186,9 +198,9 @@ class UnitTaker {
     if (cells_.margin_trees.any()) return;
     // All leaves of rows that fail a test above have the same value.
     const size_t width = n_used_outputs(trees_, trees_.chunks[chunk]);
-    const size_t n_less = unit.n_above > 0 ? unit.n_above - 1 : 0;
+    const size_t n_less = out.n_above > 0 ? out.n_above - 1 : 0;
     const auto first = trees_.leaf_values.begin() + static_cast<std::ptrdiff_t>(tree.leaves);
-    if (unit.n_above == 0) cells_.leaf_values.insert(cells_.leaf_values.end(), width, 0.0);
+    if (out.n_above == 0) cells_.leaf_values.insert(cells_.leaf_values.end(), width, 0.0);
     cells_.leaf_values.insert(cells_.leaf_values.end(), first + static_cast<std::ptrdiff_t>(n_less * width),
                               first + static_cast<std::ptrdiff_t>(tree.n_leaves * width));
   }
@@ -201,17 +213,17 @@ class UnitTaker {
   // Take the nodes above a unit out of the program of its tree. A node on a feature that is tested above
   // twice, and a node fused with the unit, stay in the program, as do the nodes below them.
   void take_chain(size_t tree, size_t chunk) {
-    CellUnit& unit = cells_.units[static_cast<size_t>(trees_.trees[tree].source)];
+    UnitTree& out = cells_.unit_trees[static_cast<size_t>(trees_.trees[tree].source)];
     const size_t end = tree + 1 < trees_.trees.size() ? trees_.trees[tree + 1].ops : trees_.ops.size();
     uint32_t* const ops = trees_.ops.data();
     const auto code = [&](size_t i) { return static_cast<uint8_t>(ops[i]); };
     size_t n = 0;
-    while (n < unit.n_above && code(unit.ops + n) == kEnterNew && code(end - 2 - n) == kExitLeafNew) ++n;
+    while (n < out.n_above && code(out.ops + n) == kEnterNew && code(end - 2 - n) == kExitLeafNew) ++n;
     ops[end - 1 - n] = kEnd;
-    unit.ops += static_cast<uint32_t>(n);
-    unit.constants += static_cast<uint32_t>(kChainConstants * n);
-    unit.chain = static_cast<uint32_t>(end_of_constants(tree, chunk) - kChainConstants * n);
-    unit.n_chain = static_cast<uint16_t>(n);
+    out.ops += static_cast<uint32_t>(n);
+    out.constants += static_cast<uint32_t>(kChainConstants * n);
+    out.chain = static_cast<uint32_t>(end_of_constants(tree, chunk) - kChainConstants * n);
+    out.n_chain = static_cast<uint16_t>(n);
   }
 
   // Return the end of the constants of a tree. They are followed by those of the next tree of the chunk, or
@@ -226,6 +238,42 @@ class UnitTaker {
   Plan& trees_;
 };
 
+// Trees with the same output and the same test at their roots.
+struct OverlaidTrees {
+  int32_t output;
+  std::vector<size_t> trees;  // of the plan
+};
+
+// Group trees with the same output, in the order of the first tree of each group.
+void group_trees(const Plan& plan, int32_t output, const std::vector<size_t>& trees,
+                 std::vector<OverlaidTrees>& groups) {
+  const auto root = [&](size_t tree) -> const DecideNode& { return plan.decide[plan.trees[tree].decide]; };
+  const size_t begin = groups.size();
+  for (const size_t tree : trees) {
+    size_t group = begin;
+    while (group < groups.size() && !is_same_test(plan, root(groups[group].trees.front()), root(tree)))
+      ++group;
+    if (group == groups.size()) groups.push_back({output, {}});
+    groups[group].trees.push_back(tree);
+  }
+}
+
+// Group the trees of a plan, or a sample of those of each output. Trees with the same output follow each
+// other.
+std::vector<OverlaidTrees> group_trees(const Plan& plan, bool sample) {
+  std::vector<OverlaidTrees> groups;
+  for (size_t i = 0; i < plan.chunks.size();) {
+    const int32_t output = plan.chunks[i].output;
+    std::vector<size_t> trees;
+    for (; i < plan.chunks.size() && plan.chunks[i].output == output; ++i)
+      for (size_t tree = plan.chunks[i].tree_begin; tree < plan.chunks[i].tree_end; ++tree)
+        trees.push_back(tree);
+    if (sample) trees = neighbours_in(plan, std::move(trees));
+    group_trees(plan, output, trees, groups);
+  }
+  return groups;
+}
+
 }  // namespace
 
 bool can_have_cells(const Plan& plan) {
@@ -239,6 +287,25 @@ bool can_have_cells(const Plan& plan) {
          });
 }
 
+UnitFractions unit_fractions(const Plan& plan) {
+  double n_leaves = 0, n_overlaid = 0;
+  Overlay overlay(plan);
+  for (const OverlaidTrees& group : group_trees(plan, true)) {
+    overlay.lay(group.trees);
+    for (const size_t tree : group.trees) n_leaves += static_cast<double>(plan.trees[tree].n_leaves);
+    for (const Overlay::Node& node : overlay.nodes()) n_overlaid += node.n_sides_with_leaves;
+  }
+  const double units = n_leaves > 0 ? n_overlaid / n_leaves : 1;
+  if (units > kMostShared) return {units, 1};
+  std::vector<size_t> trees(plan.trees.size());
+  std::iota(trees.begin(), trees.end(), size_t{0});
+  double n_walked = static_cast<double>(plan.n_leaves);
+  for (const AlikeTrees& alike : find_alike_trees(plan, trees))
+    for (const size_t tree : alike.trees)
+      n_walked -= (1 - alike.remaining_fraction) * static_cast<double>(plan.trees[tree].n_leaves);
+  return {units, n_walked / static_cast<double>(plan.n_leaves)};
+}
+
 Plan make_cell_plan(const Plan& plan, int64_t n_threads) {
   Plan out{};
   static_cast<CodedColumns&>(out) = plan;
@@ -247,13 +314,11 @@ Plan make_cell_plan(const Plan& plan, int64_t n_threads) {
   CellProgram& cells = *program;
   UnitWriter writer(plan, cells, out.category_bits);
   PartDivider parts(plan, writer, cells);
-  for (const Chunk& chunk : plan.chunks)
-    for (size_t i = chunk.tree_begin; i < chunk.tree_end; ++i) {
-      check_interrupt();
-      const size_t first = cells.units.size();
-      writer.write(chunk, plan.trees[i]);
-      for (size_t unit = first; unit < cells.units.size(); ++unit) parts.add(unit, chunk.output);
-    }
+  for (const auto& [output, trees] : group_trees(plan, false)) {
+    const size_t first = cells.units.size();
+    writer.write(output, trees);
+    for (size_t unit = first; unit < cells.units.size(); ++unit) parts.add(unit, output);
+  }
   cells.trees = compile(plan, writer, n_threads);
   cells.margin_trees = MarginTrees(plan);
   UnitTaker(cells).take();
@@ -270,7 +335,7 @@ Plan make_cell_plan(const Plan& plan, int64_t n_threads) {
 
 size_t CellProgram::bytes() const {
   return trees.bytes() + margin_trees.bytes() +
-         list_bytes(parts, units, keys, columns, steps, tests, flags, leaf_values, features);
+         list_bytes(parts, units, unit_trees, keys, columns, steps, tests, flags, leaf_values, features);
 }
 
 size_t OccurringCells::bytes() const { return program ? program->bytes() : 0; }

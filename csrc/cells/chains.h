@@ -10,23 +10,21 @@
 
 namespace skshap {
 
-// The chain of the nodes above one unit after another.
+// The chain of the nodes above the tree of one unit after another.
 class UnitChain {
  public:
-  // Return about the bytes that the chains of units with so many columns need.
-  static size_t bytes(size_t n_columns) {
-    return n_columns * (kBlockRows + kMaxFixedValueNodes + 2) * sizeof(float);
-  }
+  // Return about the bytes of the chain of a unit with so many columns.
+  static size_t bytes(size_t n_columns) { return n_columns * (kMaxFixedValueNodes + 2) * sizeof(float); }
 
-  // Take the chain of a unit. `phi` has the sums of the unit's tree chunk.
-  void take(const CellProgram& cells, const CellUnit& unit, float* phi) {
-    n_ = unit.n_chain;
+  // Take the chain of a tree. `phi` has the sums of the features.
+  void take(const CellProgram& cells, const UnitTree& tree, float* phi) {
+    n_ = tree.n_chain;
     if (n_ == 0) return;
-    const Chunk& chunk = cells.trees.chunks[unit.chunk];
+    const Chunk& chunk = cells.trees.chunks[tree.chunk];
     const std::vector<float>& numbers = constants<float>(cells.trees);
     const float* const nodes = numbers.data() + chunk.quadrature;
-    const float* number = numbers.data() + unit.chain + kChainConstants * n_;
-    const uint32_t* const ops = cells.trees.ops.data() + unit.ops - n_;
+    const float* number = numbers.data() + tree.chain + kChainConstants * n_;
+    const uint32_t* const ops = cells.trees.ops.data() + tree.ops - n_;
     for (auto* list : {&zero_fractions_, &ends_, &gains_, &dead_}) list->clear();
     phi_.clear();
     for (size_t i = 0; i < n_; ++i) {
@@ -39,12 +37,11 @@ class UnitChain {
     }
     leaf_ = number[2];
     for (int k = 0; k < chunk.n_nodes; ++k) dead_.push_back(1 / (1 - nodes[k]));
-    grow(deltas_, n_ * kBlockRows);
   }
 
-  // Walk a chain of at least one node, and its unit. The arguments are those of the unit's tree, with the
-  // operations and constants from the unit on.
-  void walk(WalkArgs<float> args) {
+  // Walk a chain of at least one node, and the rest of its tree. The arguments are those of the tree, with
+  // the operations and constants from the unit on. `deltas` has room for kBlockRows numbers of each column.
+  void walk(WalkArgs<float> args, float* deltas) const {
     const CellChainArgs chain{.n_features = n_,
                               .n_nodes = args.n_nodes,
                               .words = args.words + kFirstWord,
@@ -57,7 +54,7 @@ class UnitChain {
                               .leaf = leaf_,
                               .phi = phi_.data(),
                               .n_cells = static_cast<size_t>(args.n_rows),
-                              .deltas = deltas_.data(),
+                              .deltas = deltas,
                               .c = args.stack,
                               .b = root_b(args)};
     kernels().cells->begin_chain(chain);
@@ -72,7 +69,6 @@ class UnitChain {
   float leaf_ = 0;
   std::vector<float> zero_fractions_, ends_, gains_, dead_;
   std::vector<float*> phi_;
-  Aligned<float> deltas_;
 };
 
 }  // namespace skshap

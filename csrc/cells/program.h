@@ -4,12 +4,12 @@
 // the unit's thresholds in which the codes of the row are and, for each feature tested above the unit, on
 // whether the row satisfies the tests above. A combination of these is a cell. Tables of all cells would be
 // too large, but few cells occur: the rows of a tile are sorted into cells, each cell is walked once, and the
-// rows look up the values of their cells. Each unit is a tree of its own. See docs/mathematics.md.
+// rows look up the values of their cells. The part of a tree in a unit is a tree of its own. Trees that have
+// the same tests share units, whose cells are walked through each of these parts. See docs/mathematics.md.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "cells/margins.h"
@@ -36,13 +36,19 @@ struct CellKey {
 constexpr size_t kChainConstants = 3;
 
 struct CellUnit {
-  // Positions in CellProgram.
-  uint32_t keys, columns, steps, tests, leaf_values, ops, constants;
-  uint32_t chunk;  // in the plan of the units' trees
+  uint32_t keys, columns, steps;  // positions in CellProgram
+  uint32_t trees, trees_end;      // in CellProgram::unit_trees
+  uint16_t n_keys, n_columns;
+};
+
+// The part of a tree in a unit, as a tree of its own.
+struct UnitTree {
+  uint32_t tests, leaf_values, ops, constants;  // positions in CellProgram
+  uint32_t chunk;                               // in the plan of these trees
   // The first n_chain nodes of the tree, which are tested above the unit, are walked by themselves (see
   // cells/chains.h). Their constants for going up are from `chain` on, the last node first.
   uint32_t chain;
-  uint16_t n_keys, n_columns, n_tests;
+  uint16_t n_tests;
   uint16_t n_above;  // the first tests, which are boxes unless they are categorical
   uint16_t n_chain;
 };
@@ -56,17 +62,18 @@ struct CellPart {
 };
 
 struct CellProgram {
-  // The plan of the units' trees. It has chunks and the programs of walks only.
+  // The plan of the trees of units. It has chunks and the programs of walks only.
   Plan trees;
   std::vector<CellPart> parts;
   std::vector<CellUnit> units;
+  std::vector<UnitTree> unit_trees;  // by unit, in the order in which the units were cut
   std::vector<CellKey> keys;
   std::vector<CellColumn> columns;
   std::vector<IndexStep> steps;
-  std::vector<CellTest> tests;  // by unit and inner node
+  std::vector<CellTest> tests;  // by tree and inner node
   std::vector<uint8_t> flags;   // of the tests
   MarginTrees margin_trees;     // if there are any, cells have no margins
-  // By unit: the value of the leaf of rows that fail a test above, then the other leaves; [leaf][output].
+  // By tree: the value of the leaf of rows that fail a test above, then the other leaves; [leaf][output].
   std::vector<double> leaf_values;
   std::vector<int32_t> features;  // positions in Plan::features
 

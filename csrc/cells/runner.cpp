@@ -23,6 +23,8 @@ static_assert(kTileRows <= kCellNumbers);
 constexpr int kMarginRows = 1024;
 // The cells of units whose tables rows look up together are numbered by 16 bits.
 constexpr size_t kMostTableCells = 1 << 16;
+// The trees of a unit whose chains are kept while one block of cells after another is walked.
+constexpr size_t kMostChains = 64;
 static_assert(kTablesAtOnce * kTileRows <= kMostTableCells);
 
 // Numbers the cells of rows.
@@ -80,20 +82,20 @@ struct Needs {
     for (const CellUnit& unit : plan.cells.program->units) {
       n_keys = std::max<size_t>(n_keys, unit.n_keys);
       n_columns = std::max<size_t>(n_columns, unit.n_columns);
-      n_tests = std::max<size_t>(n_tests, unit.n_tests);
+      n_trees = std::max<size_t>(n_trees, unit.trees_end - unit.trees);
     }
+    for (const UnitTree& tree : plan.cells.program->unit_trees)
+      n_tests = std::max<size_t>(n_tests, tree.n_tests);
     for (const CellPart& part : plan.cells.program->parts) {
       row_size = std::max(row_size, part.row_size);
       n_outputs = std::max(n_outputs, n_unit_outputs(plan, part));
     }
+    n_phi = n_outputs * plan.features.size() * kBlockRows;
     const Plan& trees = plan.cells.program->trees;
-    for (const Chunk& chunk : trees.chunks) {
-      n_phi = std::max(n_phi, n_used_outputs(trees, chunk) * chunk.slots.size() * kBlockRows);
-      n_stack = std::max(n_stack, walk_stack(trees, chunk));
-    }
+    for (const Chunk& chunk : trees.chunks) n_stack = std::max(n_stack, walk_stack(trees, chunk));
   }
 
-  size_t n_keys = 1, n_columns = 0, n_tests = 0, row_size = 8, n_outputs = 1;
+  size_t n_keys = 1, n_columns = 0, n_trees = 0, n_tests = 0, row_size = 8, n_outputs = 1;
   size_t n_phi = 0, n_stack = 0;  // elements for the walk of a block of cells
 };
 
@@ -111,7 +113,6 @@ class PartWorker {
         numbers_(n_rows),
         feature_of_column_(column_features(plan)),
         position_(plan.features.size(), -1),
-        slot_(plan.features.size(), -1),
         stride_(n_rows) {
     const Needs needs(plan);
     keys_.resize(needs.n_keys * n_rows);
@@ -122,6 +123,8 @@ class PartWorker {
     words_.resize(kFirstWord + 2 * needs.n_tests);
     reach_.resize(needs.n_tests + 1);
     index_columns_.resize(needs.n_columns);
+    chains_.resize(std::min(needs.n_trees, kMostChains));
+    deltas_.resize(needs.n_columns * kBlockRows);
   }
 
   // Compute the sums of a part.
@@ -159,8 +162,8 @@ class PartWorker {
                                        static_cast<uint16_t>(n_cells), index_.data() + i * stride_);
       make_room(n_cells + n);
       copy_codes(unit, codes, n);
-      find_slots(unit);
-      narrow ? find_narrow_columns(lanes_ + i * kWideRow) : find_columns(unit);
+      list_features(unit);
+      narrow ? find_narrow_columns(lanes_ + i * kWideRow) : find_columns();
       walk(unit, n, n_cells);
       n_cells += n;
     }
@@ -271,39 +274,42 @@ class PartWorker {
 
   // Walk the cells of a unit, and write their entries from number `first` on.
   void walk(const CellUnit& unit, size_t n_cells, size_t first) {
-    const Chunk& chunk = trees_.chunks[unit.chunk];
-    if constexpr (sizeof(T) == sizeof(float)) chain_.take(cells_, unit, phi_.data());
+    const UnitTree* const trees = cells_.unit_trees.data() + unit.trees;
+    const size_t n_trees = unit.trees_end - unit.trees;
     for (size_t begin = 0; begin < n_cells; begin += kBlockRows) {
       const size_t n = std::min<size_t>(kBlockRows, n_cells - begin);
-      kernels().cells->decide({.tests = cells_.tests.data() + unit.tests,
-                               .flags = cells_.flags.data() + unit.tests,
-                               .n_tests = unit.n_tests,
-                               .n_above = unit.n_above,
-                               .codes = codes_.data() + begin,
-                               .code_stride = code_stride_,
-                               .category_bits = plan_.category_bits.data(),
-                               .words = words_.data()});
+      double* const margins = entry_margins_.data() + (first + begin) * n_outputs_;
       kernels().cells->clear(unit_phi_.data(), unit_phi_.size(), kBlockRows * sizeof(T));
-      walk_block(unit, chunk, static_cast<int>(n));
+      if (needs_margins_) std::fill_n(margins, n * n_outputs_, 0.0);
+      for (size_t i = 0; i < n_trees; ++i) {
+        decide(trees[i], begin);
+        UnitChain& chain = chains_[std::min(i, chains_.size() - 1)];
+        if constexpr (sizeof(T) == sizeof(float))
+          if (begin == 0 || n_trees > chains_.size()) chain.take(cells_, trees[i], phi_.data());
+        walk_block(trees[i], chain, static_cast<int>(n));
+        if (needs_margins_) add_margins(trees[i], n, margins);
+      }
       kernels().of<T>().interleave(
           {columns_.data(), row_size_, n, entries_.data() + (first + begin) * row_size_});
-      if (!needs_margins_) continue;
-      kernels().cells->margins({.flags = cells_.flags.data() + unit.tests,
-                                .n_tests = unit.n_tests,
-                                .n_above = unit.n_above,
-                                .words = words_.data(),
-                                .reach = reach_.data(),
-                                .leaf_values = cells_.leaf_values.data() + unit.leaf_values,
-                                .n_outputs = n_outputs_,
-                                .n_cells = n,
-                                .margins = entry_margins_.data() + (first + begin) * n_outputs_});
     }
   }
 
-  void walk_block(const CellUnit& unit, const Chunk& chunk, int n_cells) {
+  void decide(const UnitTree& tree, size_t begin) {
+    kernels().cells->decide({.tests = cells_.tests.data() + tree.tests,
+                             .flags = cells_.flags.data() + tree.tests,
+                             .n_tests = tree.n_tests,
+                             .n_above = tree.n_above,
+                             .codes = codes_.data() + begin,
+                             .code_stride = code_stride_,
+                             .category_bits = plan_.category_bits.data(),
+                             .words = words_.data()});
+  }
+
+  void walk_block(const UnitTree& tree, const UnitChain& chain, int n_cells) {
+    const Chunk& chunk = trees_.chunks[tree.chunk];
     const T* const nodes = constants<T>(trees_).data() + chunk.quadrature;
-    const WalkArgs<T> walk_args{.ops = trees_.ops.data() + unit.ops,
-                                .constants = constants<T>(trees_).data() + unit.constants,
+    const WalkArgs<T> walk_args{.ops = trees_.ops.data() + tree.ops,
+                                .constants = constants<T>(trees_).data() + tree.constants,
                                 .words = words_.data(),
                                 .nodes = nodes,
                                 .weights = nodes + chunk.n_nodes,
@@ -312,35 +318,45 @@ class PartWorker {
                                 .height = chunk.height,
                                 .n_rows = n_cells,
                                 .phi = phi_.data(),
-                                .output_stride = chunk.slots.size() * kBlockRows,
+                                .output_stride = plan_.features.size() * kBlockRows,
                                 .stack = stack_.data()};
     if constexpr (sizeof(T) == sizeof(float)) {
-      if (unit.n_chain > 0) return chain_.walk(walk_args);
+      if (tree.n_chain > 0) return chain.walk(walk_args, deltas_.data());
     }
     run_walk(kernels(), trees_.order, chunk.output < 0, walk_args);
   }
 
-  // Find the features of a unit, and their slots in the unit's chunk.
-  void find_slots(const CellUnit& unit) {
+  void add_margins(const UnitTree& tree, size_t n_cells, double* margins) {
+    kernels().cells->margins({.flags = cells_.flags.data() + tree.tests,
+                              .n_tests = tree.n_tests,
+                              .n_above = tree.n_above,
+                              .words = words_.data(),
+                              .reach = reach_.data(),
+                              .leaf_values = cells_.leaf_values.data() + tree.leaf_values,
+                              .n_outputs = n_outputs_,
+                              .n_cells = n_cells,
+                              .margins = margins});
+  }
+
+  void list_features(const CellUnit& unit) {
     unit_features_.clear();
     for (uint32_t i = 0; i < unit.n_columns; ++i)
       unit_features_.push_back(feature_of_column_[index_columns_[i].column]);
-    if (chunk_ == unit.chunk) return;
-    chunk_ = unit.chunk;
-    const std::vector<int32_t>& slots = trees_.chunks[chunk_].slots;
-    for (size_t slot = 0; slot < slots.size(); ++slot) slot_[slots[slot]] = static_cast<int32_t>(slot);
+  }
+
+  // Return where the walk adds up the values of a feature.
+  T* phi(int32_t feature, size_t output = 0) {
+    return phi_.data() + (output * plan_.features.size() + static_cast<size_t>(feature)) * kBlockRows;
   }
 
   // Find, for each number of an entry, the sums of the walk that belong to it.
-  void find_columns(const CellUnit& unit) {
+  void find_columns() {
     columns_.assign(row_size_, zeros_.data());
-    const size_t n_slots = trees_.chunks[unit.chunk].slots.size();
     unit_phi_.clear();
     for (const int32_t feature : unit_features_)
       for (size_t o = 0; o < n_outputs_; ++o) {
-        T* const phi = phi_.data() + (o * n_slots + slot_[feature]) * kBlockRows;
-        columns_[o * n_features_ + static_cast<size_t>(position_[feature])] = phi;
-        unit_phi_.push_back(phi);
+        columns_[o * n_features_ + static_cast<size_t>(position_[feature])] = phi(feature, o);
+        unit_phi_.push_back(phi(feature, o));
       }
   }
 
@@ -352,9 +368,8 @@ class PartWorker {
     unit_phi_.clear();
     for (const int32_t feature : unit_features_) {
       lanes[position_[feature]] = static_cast<int32_t>(unit_phi_.size());
-      T* const phi = phi_.data() + static_cast<size_t>(slot_[feature]) * kBlockRows;
-      columns_[unit_phi_.size()] = phi;
-      unit_phi_.push_back(phi);
+      columns_[unit_phi_.size()] = phi(feature);
+      unit_phi_.push_back(phi(feature));
     }
   }
 
@@ -366,8 +381,6 @@ class PartWorker {
   CellNumbers numbers_;
   const std::vector<int32_t> feature_of_column_;
   std::vector<int32_t> position_;  // by feature: position in the rows of the part, or -1
-  std::vector<int32_t> slot_;      // by feature: slot in the chunk
-  uint32_t chunk_ = ~uint32_t{0};
   const size_t stride_;
   size_t n_rows_ = 0, n_outputs_ = 1, n_features_ = 0;
   size_t row_size_ = 0;  // of entries
@@ -380,7 +393,8 @@ class PartWorker {
   std::vector<uint16_t, AlignedAllocator<uint16_t>> codes_;      // of a unit's cells, [column][code_stride_]
   size_t code_stride_ = 0;
   Aligned<T> phi_, stack_, zeros_;
-  UnitChain chain_;  // of the unit, in single precision
+  std::vector<UnitChain> chains_;  // of trees of the unit, in single precision
+  Aligned<float> deltas_;
   Aligned<uint64_t> words_, reach_;
   std::vector<IndexColumn> index_columns_;  // of the unit
   std::vector<int32_t> unit_features_;
@@ -528,12 +542,12 @@ size_t scratch_bytes_of(const Plan& plan) {
   const size_t rows = kTileRows, n_outputs = static_cast<size_t>(plan.n_outputs);
   const Needs needs(plan);
   const size_t entries = kTablesAtOnce * rows * 3 / 2;  // their number grows by halves
-  const size_t thread = rows * 2 * (needs.n_keys + kTablesAtOnce + 4) +
-                        2 * rows * (needs.row_size * sizeof(T) + TileSums::row_bytes(needs.n_outputs, 1)) +
-                        (sizeof(uint32_t) << 16) +
-                        entries * (needs.row_size * sizeof(T) + needs.n_outputs * sizeof(double)) +
-                        rows * (needs.n_columns + 1) * sizeof(uint16_t) * 3 / 2 +
-                        (needs.n_phi + needs.n_stack) * sizeof(T) + UnitChain::bytes(needs.n_columns);
+  const size_t thread =
+      rows * 2 * (needs.n_keys + kTablesAtOnce + 4) +
+      2 * rows * (needs.row_size * sizeof(T) + TileSums::row_bytes(needs.n_outputs, 1)) +
+      (sizeof(uint32_t) << 16) + entries * (needs.row_size * sizeof(T) + needs.n_outputs * sizeof(double)) +
+      rows * (needs.n_columns + 1) * sizeof(uint16_t) * 3 / 2 + (needs.n_phi + needs.n_stack) * sizeof(T) +
+      needs.n_trees * UnitChain::bytes(needs.n_columns) + needs.n_columns * kBlockRows * sizeof(float);
   const size_t tile =
       rows * (TileSums::row_bytes(n_outputs, plan.features.size()) + 3 * TileSums::row_bytes(n_outputs, 1)) +
       rows / kBlockRows * code_bytes(plan) + rows * kMostSideBySide * sizeof(uint16_t);

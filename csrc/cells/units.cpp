@@ -1,7 +1,9 @@
 #include "cells/units.h"
 
 #include <algorithm>
+#include <functional>
 
+#include "base/threads.h"
 #include "plan/copied_nodes.h"
 #include "plan/tree_paths.h"
 
@@ -23,46 +25,86 @@ UnitWriter::UnitWriter(const Plan& plan, CellProgram& cells, std::vector<uint32_
       cells_(cells),
       category_bits_(category_bits),
       feature_of_column_(column_features(plan)),
+      overlay_(plan),
       tests_(plan.columns.size()),
       is_used_(plan.features.size(), false) {
   for (const Chunk& chunk : plan.chunks)
     units_.width = std::max(units_.width, static_cast<int32_t>(n_used_outputs(plan, chunk)));
 }
 
-void UnitWriter::write(const Chunk& chunk, const TreeProgram& tree) {
-  n_inner_ = static_cast<int32_t>(tree.n_inner);
-  children_ = plan_.children.data() + tree.children;
-  nodes_ = plan_.decide.data() + tree.decide;
-  shares_ = plan_.shares.data() + tree.decide;
-  values_ = plan_.leaf_values.data() + tree.leaves;
-  value_width_ = n_used_outputs(plan_, chunk);
+void UnitWriter::write(int32_t output, const std::vector<size_t>& trees) {
+  value_width_ = output < 0 ? static_cast<size_t>(plan_.n_outputs) : 1;
+  overlay_.lay(trees);
   cut();
-  for (int32_t node = 0; node < n_inner_; ++node)
-    if (is_root_[node]) write_unit(chunk.output, node);
+  find_parents();
+  for (size_t node = 0; node < is_root_.size(); ++node)
+    if (is_root_[node]) write_unit(output, static_cast<int32_t>(node));
 }
 
-// Choose the roots of units, from the leaves up. Children follow their parents.
+// Choose the roots of units, from the leaves up.
 void UnitWriter::cut() {
-  const size_t n_nodes = 2 * static_cast<size_t>(n_inner_) + 1;
-  parent_.assign(n_nodes, -1);
-  is_root_.assign(n_nodes, false);
-  n_leaves_.assign(n_nodes, 1);
-  end_.assign(n_nodes, 0);
-  for (int32_t node = n_inner_; node-- > 0;) {
-    const int32_t left = children_[2 * node], right = children_[2 * node + 1];
-    parent_[left] = parent_[right] = node;
-    n_leaves_[node] = n_leaves_[left] + n_leaves_[right];
-    end_[node] = std::max({node + 1, end_[left], end_[right]});
-    if (n_leaves_[node] <= kUnitLeaves) continue;
-    const int32_t larger = n_leaves_[left] < n_leaves_[right] ? right : left;
-    is_root_[larger] = true;
-    n_leaves_[node] -= n_leaves_[larger];
+  const std::vector<Overlay::Node>& nodes = overlay_.nodes();
+  is_root_.assign(nodes.size(), false);
+  n_leaves_.assign(nodes.size(), 0);
+  for (size_t i = nodes.size(); i-- > 0;) {
+    n_leaves_[i] += nodes[i].n_sides_with_leaves;
+    while (n_leaves_[i] > kUnitLeaves) cut_off(largest_child(i));
+    if (nodes[i].parent < 0)
+      is_root_[i] = true;
+    else
+      n_leaves_[nodes[i].parent] += n_leaves_[i];
   }
-  is_root_[0] = true;
+}
+
+void UnitWriter::cut_off(size_t node) {
+  is_root_[node] = true;
+  n_leaves_[overlay_.nodes()[node].parent] -= n_leaves_[node];
+}
+
+// Return the child that has the most leaves among those that are not cut off.
+size_t UnitWriter::largest_child(size_t node) const {
+  const std::vector<Overlay::Node>& nodes = overlay_.nodes();
+  const size_t end = static_cast<size_t>(nodes[node].end);
+  size_t largest = 0;
+  uint32_t most = 0;
+  for (size_t child = node + 1; child < end; child = static_cast<size_t>(nodes[child].end)) {
+    if (is_root_[child] || n_leaves_[child] <= most) continue;
+    largest = child;
+    most = n_leaves_[child];
+  }
+  return largest;
+}
+
+// Find the parents of the nodes of each tree, and which of them begin units.
+void UnitWriter::find_parents() {
+  first_node_.clear();
+  parent_.clear();
+  for (const size_t tree : overlay_.trees()) {
+    const TreeProgram& program = plan_.trees[tree];
+    const int32_t* const children = plan_.children.data() + program.children;
+    const size_t first = parent_.size();
+    first_node_.push_back(first);
+    parent_.resize(first + program.n_inner, -1);
+    for (size_t i = 0; i < 2 * program.n_inner; ++i)
+      if (static_cast<size_t>(children[i]) < program.n_inner)
+        parent_[first + static_cast<size_t>(children[i])] = static_cast<int32_t>(i / 2);
+  }
+  begins_unit_.assign(parent_.size(), false);
+  for (size_t i = 0; i < is_root_.size(); ++i) {
+    if (!is_root_[i]) continue;
+    const Overlay::Node& node = overlay_.nodes()[i];
+    for (size_t m = node.members; m < node.members_end; ++m) {
+      const Overlay::Member& member = overlay_.members()[m];
+      begins_unit_[first_node_[member.tree] + static_cast<size_t>(member.node)] = true;
+    }
+  }
 }
 
 void UnitWriter::write_unit(int32_t output, int32_t root) {
-  for (int32_t node = root; node != 0; node = parent_[node]) add_condition(parent_[node], node);
+  const Overlay::Node& node = overlay_.nodes()[root];
+  const std::vector<Overlay::Member>& members = overlay_.members();
+  begin_tree(members[node.members].tree);
+  add_conditions(members[node.members].node);
   collect(root);
   CellUnit unit{};
   unit.keys = static_cast<uint32_t>(cells_.keys.size());
@@ -78,49 +120,83 @@ void UnitWriter::write_unit(int32_t output, int32_t root) {
   }
   unit.n_keys = static_cast<uint16_t>(cells_.keys.size() - unit.keys);
   unit.n_columns = static_cast<uint16_t>(used_.size());
-  write_tree(output, root);
-  unit.n_above = static_cast<uint16_t>(n_above_);
+  unit.trees = static_cast<uint32_t>(cells_.unit_trees.size());
+  for (size_t i = node.members; i < node.members_end; ++i) {
+    check_interrupt();
+    begin_tree(members[i].tree);
+    find_zero_fractions(members[i].node);
+    write_tree(output, members[i].node, unit.trees);
+  }
+  unit.trees_end = static_cast<uint32_t>(cells_.unit_trees.size());
   cells_.units.push_back(unit);
   add_features();
   for (const uint32_t column : used_) tests_[column] = ColumnTests();
   used_.clear();
 }
 
+void UnitWriter::begin_tree(uint32_t tree) {
+  const TreeProgram& program = plan_.trees[overlay_.trees()[tree]];
+  first_ = first_node_[tree];
+  n_inner_ = static_cast<int32_t>(program.n_inner);
+  children_ = plan_.children.data() + program.children;
+  nodes_ = plan_.decide.data() + program.decide;
+  shares_ = plan_.shares.data() + program.decide;
+  values_ = plan_.leaf_values.data() + program.leaves;
+}
+
 // --- The tests of a unit ---
 
-UnitWriter::ColumnTests& UnitWriter::tests_of(int32_t node) {
-  ColumnTests& tests = tests_[nodes_[node].column];
-  if (tests.above.empty() && tests.inside.empty()) used_.push_back(nodes_[node].column);
+UnitWriter::ColumnTests& UnitWriter::tests_of(const DecideNode& test) {
+  ColumnTests& tests = tests_[test.column];
+  if (tests.above.empty() && tests.inside.empty()) used_.push_back(test.column);
   return tests;
 }
 
-// Add the test of a node on the path to its child.
-void UnitWriter::add_condition(int32_t node, int32_t child) {
-  const DecideNode& test = nodes_[node];
-  ColumnTests& tests = tests_of(node);
-  const bool right = children_[2 * node + 1] == child;
-  const bool beyond = right != static_cast<bool>(test.flags & kFlip);
-  tests.above.push_back({&test, beyond});
-  tests.zero_fraction *= right ? 1 - shares_[node] : shares_[node];
-  if (test.flags & kCategorical) return;
-  if (beyond)
-    tests.low = std::max(tests.low, rank_of(test));
-  else
-    tests.high = std::min(tests.high, rank_of(test));
+// Call take(node, right) for the nodes above a node, from the lowest one on; `right` tells on which side of
+// them the node is.
+template <class Take>
+void UnitWriter::each_above(int32_t node, const Take& take) const {
+  for (int32_t above; (above = parent_[first_ + static_cast<size_t>(node)]) >= 0; node = above)
+    take(above, children_[2 * above + 1] == node);
 }
 
-// Collect the tests of a unit. Inner nodes are in preorder; those of other units are passed over.
+// Add the tests of the nodes above a node.
+void UnitWriter::add_conditions(int32_t node) {
+  each_above(node, [&](int32_t above, bool right) {
+    const DecideNode& test = nodes_[above];
+    ColumnTests& tests = tests_of(test);
+    const bool beyond = right != static_cast<bool>(test.flags & kFlip);
+    tests.above.push_back({&test, beyond});
+    if (test.flags & kCategorical) return;
+    if (beyond)
+      tests.low = std::max(tests.low, rank_of(test));
+    else
+      tests.high = std::min(tests.high, rank_of(test));
+  });
+}
+
+void UnitWriter::find_zero_fractions(int32_t node) {
+  for (const uint32_t column : used_) tests_[column].zero_fraction = 1;
+  each_above(node, [&](int32_t above, bool right) {
+    tests_[nodes_[above].column].zero_fraction *= right ? 1 - shares_[above] : shares_[above];
+  });
+}
+
+// Collect the tests of a unit. Those of other units are passed over.
 void UnitWriter::collect(int32_t root) {
-  for (int32_t node = root; node < end_[root];) {
-    ColumnTests& tests = tests_of(node);
-    tests.inside.push_back(node);
-    const int32_t rank = rank_of(nodes_[node]);
-    if (!(nodes_[node].flags & kCategorical) && rank > tests.low && rank < tests.high) {
+  const std::vector<Overlay::Node>& nodes = overlay_.nodes();
+  const int32_t end = nodes[root].end;
+  for (int32_t node = root; node < end;) {
+    const DecideNode& test = overlay_.test(overlay_.members()[nodes[node].members]);
+    ColumnTests& tests = tests_of(test);
+    tests.inside.push_back(&test);
+    const int32_t rank = rank_of(test);
+    if (!(test.flags & kCategorical) && rank > tests.low && rank < tests.high) {
       const auto place = std::lower_bound(tests.divisors.begin(), tests.divisors.end(), rank);
       if (place == tests.divisors.end() || *place != rank) tests.divisors.insert(place, rank);
     }
     ++node;
-    while (node < end_[root] && is_root_[node]) node = end_[node];
+    while (node < end && is_root_[node]) node = nodes[node].end;
   }
 }
 
@@ -201,8 +277,8 @@ bool UnitWriter::is_missing_inside(const ColumnTests& tests) {
 int32_t UnitWriter::interval_of_missing(const ColumnTests& tests) const {
   for (size_t i = 0; i <= tests.divisors.size(); ++i) {
     const int32_t after = i ? tests.divisors[i - 1] : tests.low;
-    const auto is_same = [&](int32_t node) {
-      return (after < rank_of(nodes_[node])) == static_cast<bool>(nodes_[node].bias);
+    const auto is_same = [&](const DecideNode* test) {
+      return (after < rank_of(*test)) == static_cast<bool>(test->bias);
     };
     if (std::all_of(tests.inside.begin(), tests.inside.end(), is_same)) return static_cast<int32_t>(i);
   }
@@ -226,9 +302,8 @@ void UnitWriter::add_categorical_digit(uint32_t column) {
         }))
       continue;
     const auto is_same = [&](uint32_t other) {
-      return std::all_of(tests.inside.begin(), tests.inside.end(), [&](int32_t node) {
-        return passes(nodes_[node], code) == passes(nodes_[node], other);
-      });
+      return std::all_of(tests.inside.begin(), tests.inside.end(),
+                         [&](const DecideNode* test) { return passes(*test, code) == passes(*test, other); });
     };
     const auto same = std::find_if(example.begin(), example.end(), is_same);
     classes_[code] = has_outside + static_cast<uint32_t>(same - example.begin());
@@ -252,37 +327,45 @@ void UnitWriter::add_category_box(ColumnTests& tests) {
     category_bits_[tests.box.operand + code / 32] |= static_cast<uint32_t>(classes_[code] != 0) << code % 32;
 }
 
-// --- The tree of a unit ---
+// --- The trees of a unit ---
 
-void UnitWriter::write_tree(int32_t output, int32_t root) {
-  const int64_t first = units_.tree_offsets.back();
+// Write the part of a tree in the unit, unless it has no leaf of the tree. `first` is the number of the
+// unit's first tree.
+void UnitWriter::write_tree(int32_t output, int32_t root, size_t first) {
+  const int64_t offset = units_.tree_offsets.back();
   int64_t above = -1;
   double cover = 1;
-  n_above_ = 0;
+  uint16_t n_above = 0;
   for (const uint32_t column : used_) {
     const ColumnTests& tests = tests_[column];
     if (tests.above.empty()) continue;
     const int32_t number = units_.add_node(cover);
     if (above >= 0) units_.left[above] = number;
-    above = first + number;
+    above = offset + number;
     units_.test[above] = tests.box;
     units_.player[above] = feature_of_column_[column];
     units_.right[above] = units_.add_node(1 - tests.zero_fraction);
     cover = tests.zero_fraction;
-    ++n_above_;
+    ++n_above;
   }
+  has_leaf_ = false;
   const int32_t number = copy(root, cover);
   if (above >= 0) units_.left[above] = number;
+  if (!has_leaf_ || add_to_like_tree(first)) return units_.drop_nodes();
   units_.end_tree(output);
+  UnitTree tree{};
+  tree.n_above = n_above;
+  cells_.unit_trees.push_back(tree);
 }
 
 // Copy the nodes of the unit. Return the number of the copy of its root.
 int32_t UnitWriter::copy(int32_t root, double cover) {
   const auto add = [&](int64_t from, double share) {
     units_.add_node(share);
-    if (from < n_inner_) return from == root || !is_root_[from];
+    if (from < n_inner_) return from == root || !begins_unit_[first_ + static_cast<size_t>(from)];
     std::copy_n(values_ + static_cast<size_t>(from - n_inner_) * value_width_, value_width_,
                 units_.value.end() - units_.width);
+    has_leaf_ = true;
     return false;
   };
   return copy_nodes(units_, root, cover, add, [&](int64_t from, int64_t place) {
@@ -295,6 +378,29 @@ int32_t UnitWriter::copy(int32_t root, double cover) {
     units_.player[place] = feature_of_column_[test.column];
     return CopiedChildren{children_[2 * from], children_[2 * from + 1], shares_[from], 1 - shares_[from]};
   });
+}
+
+// If an earlier tree of the unit differs from the last one in its leaf values only, add these values to it.
+bool UnitWriter::add_to_like_tree(size_t first) {
+  const size_t last = static_cast<size_t>(units_.tree_offsets.back()), n_nodes = units_.left.size() - last;
+  const auto is_alike = [&](size_t tree) {
+    const auto are_same = [&](const auto& list, const auto& same) {
+      const auto begin = list.begin() + static_cast<std::ptrdiff_t>(last);
+      return std::equal(begin, list.end(), list.begin() + static_cast<std::ptrdiff_t>(tree), same);
+    };
+    return are_same(units_.cover, std::equal_to<>()) && are_same(units_.left, std::equal_to<>()) &&
+           are_same(units_.test, [](const DecideNode& a, const DecideNode& b) {
+             return a.column == b.column && a.operand == b.operand && a.bias == b.bias && a.flags == b.flags;
+           });
+  };
+  for (size_t tree = first; tree < units_.tree_output.size(); ++tree) {
+    const size_t begin = static_cast<size_t>(units_.tree_offsets[tree]);
+    if (static_cast<size_t>(units_.tree_offsets[tree + 1]) - begin != n_nodes || !is_alike(begin)) continue;
+    for (size_t i = 0, width = units_.width; i < n_nodes * width; ++i)
+      units_.value[begin * width + i] += units_.value[last * width + i];
+    return true;
+  }
+  return false;
 }
 
 void UnitWriter::add_features() {

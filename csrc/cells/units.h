@@ -1,9 +1,10 @@
-// Cuts trees into units, and makes each unit a tree of its own.
+// Cuts trees into units, and makes the part of a tree in a unit a tree of its own.
 #pragma once
 
 #include <utility>
 #include <vector>
 
+#include "cells/overlay.h"
 #include "cells/program.h"
 
 namespace skshap {
@@ -12,18 +13,19 @@ namespace skshap {
 // categorical column.
 constexpr size_t kMostCellCategories = 256;
 
-// Writes the units of one tree after another. A unit is connected: it has a root, and the nodes below it down
-// to leaves and to the roots of other units, whose places have leaves of value 0. Above its root, the tree of
-// a unit has a node for each column that is tested there, with a leaf of value 0 for rows that fail the tests
-// of the column. As values are linear in the leaf values, the values of a tree are the sums of the values of
-// its units.
+// Writes the units of trees that are laid over each other. A unit is connected: it has a root, and the nodes
+// below it down to leaves and to the roots of other units. For each tree that has the root, the unit has a
+// tree of its own, with leaves of value 0 in the places of other units. Above the root, this tree has a node
+// for each column that is tested there, with a leaf of value 0 for rows that fail the tests of the column. As
+// values are linear in the leaf values, the values of a tree are the sums of the values in its units.
 class UnitWriter {
  public:
   // The tests of the units' trees are among `category_bits`, to which tests above units are appended.
   UnitWriter(const Plan& plan, CellProgram& cells, std::vector<uint32_t>& category_bits);
 
-  // Cut a tree into units, and append them to the cells. The numbers of their trees are those of trees().
-  void write(const Chunk& chunk, const TreeProgram& tree);
+  // Cut trees with the same output into units, and append them to the cells. The numbers of their trees are
+  // those of trees().
+  void write(int32_t output, const std::vector<size_t>& trees);
 
   // Return the trees of the units.
   const CodedTreeArrays& trees() const { return units_; }
@@ -45,8 +47,8 @@ class UnitWriter {
   // The tests of a column above a unit and inside it.
   struct ColumnTests {
     std::vector<Condition> above;
-    double zero_fraction = 1;     // of the tests above
-    std::vector<int32_t> inside;  // nodes
+    double zero_fraction = 1;  // of the tests above, in the tree that is written
+    std::vector<const DecideNode*> inside;
     // If the column is numeric, codes beyond `low`, up to `high`, satisfy the tests above. The divisors are
     // the ranks of the tests inside that divide these codes, ascending.
     int32_t low = -1, high = 1 << 16;
@@ -56,9 +58,16 @@ class UnitWriter {
   };
 
   void cut();
+  void cut_off(size_t node);
+  size_t largest_child(size_t node) const;
+  void find_parents();
   void write_unit(int32_t output, int32_t root);
-  ColumnTests& tests_of(int32_t node);
-  void add_condition(int32_t node, int32_t child);
+  void begin_tree(uint32_t tree);
+  ColumnTests& tests_of(const DecideNode& test);
+  template <class Take>
+  void each_above(int32_t node, const Take& take) const;
+  void add_conditions(int32_t node);
+  void find_zero_fractions(int32_t node);
   void collect(int32_t root);
 
   void begin_key();
@@ -71,8 +80,9 @@ class UnitWriter {
   int32_t interval_of_missing(const ColumnTests& tests) const;
   void add_categorical_digit(uint32_t column);
 
-  void write_tree(int32_t output, int32_t root);
+  void write_tree(int32_t output, int32_t root, size_t first);
   int32_t copy(int32_t root, double cover);
+  bool add_to_like_tree(size_t first);
   void add_features();
 
   const Plan& plan_;
@@ -82,23 +92,27 @@ class UnitWriter {
   CodedTreeArrays units_;
   std::vector<size_t> first_feature_;  // by unit, in features_
   std::vector<int32_t> features_;
-  // The tree that is cut.
+  // The trees that are cut. By inner node of a tree: the parent, or -1, and whether a unit begins there.
+  Overlay overlay_;
+  std::vector<size_t> first_node_;  // by tree
+  std::vector<int32_t> parent_;
+  std::vector<bool> begins_unit_;
+  // By node of the overlay: whether a unit begins there, and the leaves below that are in no other unit.
+  std::vector<bool> is_root_;
+  std::vector<uint32_t> n_leaves_;
+  // The tree that is written.
   int32_t n_inner_ = 0;
+  size_t first_ = 0;  // its first node in parent_ and begins_unit_
   size_t value_width_ = 1;
   const int32_t* children_ = nullptr;
   const DecideNode* nodes_ = nullptr;
   const double *shares_ = nullptr, *values_ = nullptr;
-  // By node and leaf: the parent, the end of the inner nodes below, whether a unit begins there, and the
-  // leaves below that are in no other unit.
-  std::vector<int32_t> parent_, end_;
-  std::vector<bool> is_root_;
-  std::vector<uint32_t> n_leaves_;
+  bool has_leaf_ = false;  // of its own in the unit
   // The unit that is written.
   std::vector<ColumnTests> tests_;  // by column
   std::vector<uint32_t> used_;      // columns
-  uint32_t n_above_ = 0;
-  uint32_t n_key_values_ = 1;  // of the last key
-  std::vector<bool> is_used_;  // by feature
+  uint32_t n_key_values_ = 1;       // of the last key
+  std::vector<bool> is_used_;       // by feature
   std::vector<uint32_t> classes_;
 };
 

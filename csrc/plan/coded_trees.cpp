@@ -91,6 +91,14 @@ void CodedTreeArrays::end_tree(int32_t output) {
   tree_output.push_back(output);
 }
 
+void CodedTreeArrays::drop_nodes() {
+  const size_t n_nodes = static_cast<size_t>(tree_offsets.back());
+  for (auto* list : {&left, &right, &player}) list->resize(n_nodes);
+  test.resize(n_nodes);
+  cover.resize(n_nodes);
+  value.resize(n_nodes * width);
+}
+
 CodedTrees CodedTreeArrays::trees(CodedTrees like) const {
   like.n_trees = static_cast<int32_t>(tree_output.size());
   like.value_width = width;

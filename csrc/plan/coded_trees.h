@@ -51,9 +51,10 @@ bool is_same_test(const CodedColumns& columns, const DecideNode& a, const Decide
 
 // Borrowed arrays of coded trees.
 struct CodedTrees : TreeArrays {
-  int32_t n_features = 0;  // positions in CodedColumns::features
-  int32_t n_players = 0;   // features and, for Owen values, the groups that follow them
-  int32_t n_first = -1;    // trees that come before the others
+  int32_t n_features = 0;          // positions in CodedColumns::features
+  int32_t n_players = 0;           // features and, for Owen values, the groups that follow them
+  int32_t n_first = -1;            // trees that come before the others
+  bool slots_are_players = false;  // in all chunks; otherwise, the slots of a chunk are for its own players
   // By node. Tests do not have their place on a path.
   const int32_t* player = nullptr;
   const DecideNode* test = nullptr;
@@ -90,6 +91,8 @@ struct CodedTreeArrays {
   // Add a node to the last tree, without children and with values of 0. Return its number in the tree.
   int32_t add_node(double node_cover);
   void end_tree(int32_t output);
+  // Drop the nodes that have been added since the last tree ended.
+  void drop_nodes();
   // Return the trees. Fields that are not arrays of this class are taken from `like`.
   CodedTrees trees(CodedTrees like) const;
 };

@@ -187,17 +187,15 @@ class Merger {
   std::vector<size_t> group_of_;
 };
 
-// Return trees that are neighbours in the order of boosting: if any trees are alike, neighbours are. A plan
-// has the trees in another order.
-std::vector<size_t> sample_of(const Plan& plan, std::vector<size_t> trees) {
+}  // namespace
+
+std::vector<size_t> neighbours_in(const Plan& plan, std::vector<size_t> trees) {
   std::sort(trees.begin(), trees.end(),
             [&](size_t a, size_t b) { return plan.trees[a].source < plan.trees[b].source; });
   const size_t n = std::min(kSampled, trees.size());
   const auto first = trees.begin() + static_cast<std::ptrdiff_t>((trees.size() - n) / 2);
   return {first, first + static_cast<std::ptrdiff_t>(n)};
 }
-
-}  // namespace
 
 std::vector<AlikeTrees> find_alike_trees(const Plan& plan, const std::vector<size_t>& trees) {
   std::map<int32_t, std::vector<size_t>> trees_by_output;
@@ -209,7 +207,7 @@ std::vector<AlikeTrees> find_alike_trees(const Plan& plan, const std::vector<siz
   std::vector<AlikeTrees> out;
   Merger merger(plan);
   for (auto& [output, candidates] : trees_by_output) {
-    const std::vector<size_t> sample = sample_of(plan, candidates);
+    const std::vector<size_t> sample = neighbours_in(plan, candidates);
     if (sample.size() < 2 || !merger.begin_alike(sample)) continue;
     size_t n_leaves = 0;
     for (const size_t tree : sample) n_leaves += plan.trees[tree].n_inner + 1;

@@ -33,6 +33,10 @@ struct AlikeTrees {
   double remaining_fraction;  // fraction of the sample's leaves that remain once its trees are merged
 };
 
+// Return some trees that are neighbours in the order of boosting: if any trees are alike, neighbours are. A
+// plan has the trees in another order.
+std::vector<size_t> neighbours_in(const Plan& plan, std::vector<size_t> trees);
+
 // Find trees that begin alike among `trees`, which are in ascending order; the result is by output. Only
 // trees that are walked by Gauss-Radau quadrature can be merged.
 std::vector<AlikeTrees> find_alike_trees(const Plan& plan, const std::vector<size_t>& trees);

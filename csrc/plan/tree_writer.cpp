@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 
 #include "base/threads.h"
@@ -40,6 +41,10 @@ void TreeWriter::begin_chunk(int32_t first_tree) {
   chunk.balanced = shape.balanced;
   chunk.tree_begin = chunk.tree_end = out_.trees.size();
   chunk.quadrature = writer_.n_constants();
+  if (trees_.slots_are_players) {
+    chunk.slots.resize(trees_.n_players);
+    std::iota(chunk.slots.begin(), chunk.slots.end(), 0);
+  }
   out_.chunks.push_back(chunk);
   // The kernels for an arbitrary K have no fused subtrees.
   fuse_ = shape.n_nodes <= kMaxFixedValueNodes && !out_.interactions();
@@ -48,6 +53,7 @@ void TreeWriter::begin_chunk(int32_t first_tree) {
 }
 
 uint32_t TreeWriter::slot(int32_t player) {
+  if (trees_.slots_are_players) return static_cast<uint32_t>(player);
   int32_t& slot = slot_of_player_[player];
   if (slot < 0) {
     Chunk& chunk = out_.chunks.back();

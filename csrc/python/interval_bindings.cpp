@@ -66,6 +66,12 @@ py::object compile_background_lanes(const py::dict& ensemble, const std::string&
   }));
 }
 
+py::object unit_fractions_of(const Plan& plan) {
+  if (!can_have_cells(plan)) return py::none();
+  const UnitFractions fractions = compile_interruptibly([&] { return unit_fractions(plan); });
+  return py::make_tuple(fractions.units, fractions.walked);
+}
+
 Plan compile_cells(const Plan& plan, int n_threads) {
   require_threads(n_threads);
   if (!can_have_cells(plan)) throw py::value_error("these trees cannot be explained by cells");
@@ -91,7 +97,7 @@ void bind_intervals(py::module_& module) {
       .def("info", &layout_info);
   module.def("interval_plan", &compile_intervals, py::arg("plan"), py::arg("layout"),
              py::arg("n_threads") = 1, py::arg("unwalked") = false);
-  module.def("can_have_cells", &can_have_cells, py::arg("plan"));
+  module.def("unit_fractions", &unit_fractions_of, py::arg("plan"));
   module.def("cell_plan", &compile_cells, py::arg("plan"), py::arg("n_threads") = 1);
   module.def("lane_plan", &compile_lanes, py::arg("plan"), py::arg("most_bytes"));
   module.def("background_lane_plan", &compile_background_lanes, py::arg("ensemble"), py::arg("precision"),

@@ -296,7 +296,7 @@ void cell_margins(const CellMarginArgs& args) {
   index.store(leaves);
   for (size_t cell = 0; cell < args.n_cells; ++cell)
     for (size_t o = 0; o < args.n_outputs; ++o)
-      args.margins[cell * args.n_outputs + o] = args.leaf_values[leaves[cell] * args.n_outputs + o];
+      args.margins[cell * args.n_outputs + o] += args.leaf_values[leaves[cell] * args.n_outputs + o];
 }
 
 #ifdef __AVX512BW__

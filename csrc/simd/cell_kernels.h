@@ -61,7 +61,7 @@ struct CellDecideArgs {
   uint64_t* words;
 };
 
-// The arguments for finding the margins of cells.
+// The arguments for adding up the margins of cells.
 struct CellMarginArgs {
   const uint8_t* flags;  // of the tests
   size_t n_tests, n_above;

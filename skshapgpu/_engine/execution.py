@@ -101,8 +101,7 @@ def _plan_walks_and_tables(plan: KindPlan, n_rows: int) -> ExecutionPlan:
     if has_cells:
         groups, intervals = (_group_of_all(plan, "cells", CELLS),), CELLS
         building = tree_costs.cell_build_seconds(plan.groups) / n_threads
-        cells = tree_costs.cell_seconds(plan.groups, n_rows, plan.work, options.precision)
-        seconds = building + cells / n_threads
+        seconds = building + _cell_seconds(plan, layout, n_rows) / n_threads
         table_bytes += groups[0].table_bytes
     elif layout is not None:
         groups, intervals = layout.tree_groups, Intervals(layout.most_entries)
@@ -160,20 +159,30 @@ def _cells_are_worthwhile(plan: KindPlan, layout: TableLayout | None, n_rows: in
     nor on the number of threads, and so the results do not.
     """
     options = plan.model.options
-    if n_rows < tree_costs.LEAST_CELL_ROWS or not plan.may_have_cells:
+    groups, work, precision = plan.groups, plan.work, options.precision
+    if n_rows < tree_costs.LEAST_CELL_ROWS or not tree_costs.cells_may_pay(groups, plan.n_sums):
         return False
     n_calls = max(1.0, (options.expected_rows or 0) / n_rows)
-    groups, work, precision = plan.groups, plan.work, options.precision
-    if tree_costs.cell_bytes(groups) > plan.model.interval_room():
-        return False
-    if not tree_costs.cells_may_pay(groups, plan.n_sums):
+    if tree_costs.cell_bytes(groups) > plan.model.interval_room() or plan.unit_fractions is None:
         return False
     seconds = tree_costs.cpu_seconds(groups, n_rows, 1, work, precision)
     if layout is not None:
         seconds = layout.seconds(n_rows, n_calls, plan.layout_work, precision)
-    cells = tree_costs.cell_seconds(groups, n_rows, work, precision)
+    cells = _cell_seconds(plan, layout, n_rows)
     saved = seconds - cells - tree_costs.cell_build_seconds(groups) / n_calls
-    return saved > tree_costs.least_cell_saving(seconds, plan.n_sums, over_tables=layout is not None)
+    over_tables = layout is not None and layout.table_bytes > 0
+    return saved > tree_costs.least_cell_saving(seconds, plan.n_sums, over_tables)
+
+
+def _cell_seconds(plan: KindPlan, layout: TableLayout | None, n_rows: int) -> float:
+    """Return the seconds that a call spends in trees if rows look up their cells, in one thread."""
+    assert plan.unit_fractions is not None
+    units, walked = plan.unit_fractions
+    if layout is not None:
+        walked = min(walked, layout.walked_fraction)  # which is of all trees, not of a sample
+    return tree_costs.cell_seconds(
+        plan.groups, n_rows, plan.work, plan.model.options.precision, units, walked
+    )
 
 
 def cpu_reason(model: CompiledModel, kind: Kind) -> str:

@@ -224,10 +224,13 @@ class KindPlan:
         return self._can_have_lanes and self._may_have_other_forms
 
     @computed_once
-    def may_have_cells(self) -> bool:
-        """Whether trees may be cut into units whose cells are walked."""
+    def unit_fractions(self) -> tuple[float, float] | None:
+        """Fractions of units, and of walked leaves, that remain if trees that are alike share units.
+
+        None if trees cannot be cut into units whose cells are walked.
+        """
         allowed = self._can_have_cells and self._may_have_other_forms
-        return allowed and _core.can_have_cells(self.plan())
+        return _core.unit_fractions(self.plan()) if allowed else None
 
     @computed_once
     def n_sums(self) -> int:

@@ -126,7 +126,7 @@ def test_more_categories_than_a_column_may_have() -> None:
         categories={0: np.arange(257)},
     )
     plan = _core.Plan(attributes_of(Ensemble.from_trees([tree], n_features=1, intercept=0.0)), "single")
-    assert not _core.can_have_cells(plan)
+    assert _core.unit_fractions(plan) is None
     with pytest.raises(ValueError, match="cannot be explained by cells"):
         _core.cell_plan(plan)
 
@@ -376,13 +376,13 @@ def test_files_have_none(forest: RandomForestRegressor, tmp_path: Any) -> None:
 
 def test_plans_with_other_trees_have_none() -> None:
     attributes = attributes_of(random_ensemble(1, n_trees=4, n_features=4))
-    assert _core.can_have_cells(_core.Plan(attributes, "single"))
+    assert _core.unit_fractions(_core.Plan(attributes, "single")) is not None
     for plan in (
         _core.Plan(attributes, "single", 2),
         _core.Plan(attributes, "single", method="treeshap"),
         _core.cell_plan(_core.Plan(attributes, "single")),
     ):
-        assert not _core.can_have_cells(plan)
+        assert _core.unit_fractions(plan) is None
 
 
 @once

@@ -304,8 +304,20 @@ def cell_scratch_bytes(n_features: int, n_outputs: int, precision: str) -> int:
     return _CELL_TILE * (row + entries + tile + codes + 64) + 2**19
 
 
-def cell_seconds(groups: Sequence[TreeGroup], n_rows: int, work: float, precision: str) -> float:
-    """Return the seconds that a call spends in trees if rows look up their cells, in one thread."""
+def cell_seconds(
+    groups: Sequence[TreeGroup],
+    n_rows: int,
+    work: float,
+    precision: str,
+    unit_fraction: float = 1.0,
+    walked_fraction: float = 1.0,
+) -> float:
+    """Return the seconds that a call spends in trees if rows look up their cells, in one thread.
+
+    Trees with the same tests share units: ``unit_fraction`` is the fraction of the units that remain, and
+    ``walked_fraction`` the fraction of the leaves that are walked, as trees that also have the same covers
+    are walked as one.
+    """
     tile_rows = n_rows / max(1, -(-n_rows // _CELL_TILE))
     n_cells = _OCCURRING_CELLS * (tile_rows / 10_000) ** _CELL_GROWTH * n_rows / max(1, tile_rows)
     walk, lookup = _WALK_FACTOR[instruction_set()], _CELL_LOOKUP[instruction_set()]
@@ -314,7 +326,8 @@ def cell_seconds(groups: Sequence[TreeGroup], n_rows: int, work: float, precisio
         node = _CPU_VECTOR[precision] / 16 * work
         leaf = _CELL_WALK * (_CPU_BLOCK / BLOCK_ROWS + group.n_nodes * node) * walk
         keys = max(0, group.n_nodes - _SHORT_CELL_NODES) * _CELL_NODE[instruction_set()]
-        seconds += group.n_leaves * (n_rows * (lookup + keys) + n_cells * leaf)
+        rows = unit_fraction * n_rows * (lookup + keys)
+        seconds += group.n_leaves * (rows + walked_fraction * n_cells * leaf)
     return seconds
 
 
@@ -414,6 +427,12 @@ class TableLayout:
         """Whether all trees are explained in the same way as without the layout."""
         walked = (group for group in self.tree_groups if group.algorithm == "quadrature")
         return not self.table_bytes and all(group.n_walked_leaves == group.n_leaves for group in walked)
+
+    @property
+    def walked_fraction(self) -> float:
+        """Fraction of the leaves that are walked, as trees are merged; 1 if there are tables."""
+        walked = sum(group.n_walked_leaves for group in self.tree_groups)
+        return 1.0 if self.table_bytes else walked / sum(group.n_leaves for group in self.tree_groups)
 
     @property
     def is_large(self) -> bool:
