@@ -23,8 +23,6 @@ static_assert(kTileRows <= kCellNumbers);
 constexpr int kMarginRows = 1024;
 // The cells of units whose tables rows look up together are numbered by 16 bits.
 constexpr size_t kMostTableCells = 1 << 16;
-// The trees of a unit whose chains are kept while one block of cells after another is walked.
-constexpr size_t kMostChains = 64;
 static_assert(kTablesAtOnce * kTileRows <= kMostTableCells);
 
 // Numbers the cells of rows.
@@ -123,7 +121,7 @@ class PartWorker {
     words_.resize(kFirstWord + 2 * needs.n_tests);
     reach_.resize(needs.n_tests + 1);
     index_columns_.resize(needs.n_columns);
-    chains_.resize(std::min(needs.n_trees, kMostChains));
+    chains_.resize(needs.n_trees);
     deltas_.resize(needs.n_columns * kBlockRows);
   }
 
@@ -276,6 +274,8 @@ class PartWorker {
   void walk(const CellUnit& unit, size_t n_cells, size_t first) {
     const UnitTree* const trees = cells_.unit_trees.data() + unit.trees;
     const size_t n_trees = unit.trees_end - unit.trees;
+    if constexpr (sizeof(T) == sizeof(float))
+      for (size_t i = 0; i < n_trees; ++i) chains_[i].take(cells_, trees[i], phi_.data());
     for (size_t begin = 0; begin < n_cells; begin += kBlockRows) {
       const size_t n = std::min<size_t>(kBlockRows, n_cells - begin);
       double* const margins = entry_margins_.data() + (first + begin) * n_outputs_;
@@ -283,10 +283,7 @@ class PartWorker {
       if (needs_margins_) std::fill_n(margins, n * n_outputs_, 0.0);
       for (size_t i = 0; i < n_trees; ++i) {
         decide(trees[i], begin);
-        UnitChain& chain = chains_[std::min(i, chains_.size() - 1)];
-        if constexpr (sizeof(T) == sizeof(float))
-          if (begin == 0 || n_trees > chains_.size()) chain.take(cells_, trees[i], phi_.data());
-        walk_block(trees[i], chain, static_cast<int>(n));
+        walk_block(trees[i], chains_[i], static_cast<int>(n));
         if (needs_margins_) add_margins(trees[i], n, margins);
       }
       kernels().of<T>().interleave(
@@ -393,7 +390,7 @@ class PartWorker {
   std::vector<uint16_t, AlignedAllocator<uint16_t>> codes_;      // of a unit's cells, [column][code_stride_]
   size_t code_stride_ = 0;
   Aligned<T> phi_, stack_, zeros_;
-  std::vector<UnitChain> chains_;  // of trees of the unit, in single precision
+  std::vector<UnitChain> chains_;  // of the trees of the unit, in single precision
   Aligned<float> deltas_;
   Aligned<uint64_t> words_, reach_;
   std::vector<IndexColumn> index_columns_;  // of the unit

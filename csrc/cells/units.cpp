@@ -12,6 +12,9 @@ namespace {
 
 // The most leaves of a unit. Larger units have more cells, and smaller units are more lookups for each row.
 constexpr uint32_t kUnitLeaves = 14;
+// The most trees of a unit, whose values are added up in single precision. More trees have several units of
+// the same cells.
+constexpr uint32_t kUnitTrees = 64;
 constexpr int32_t kEndOfCodes = 1 << 16;
 constexpr uint16_t kMissing = 0xffff;
 constexpr uint32_t kMostKeyValues = 1 << 16;
@@ -127,9 +130,12 @@ void UnitWriter::write_unit(int32_t output, int32_t root) {
     find_zero_fractions(members[i].node);
     write_tree(output, members[i].node, unit.trees);
   }
-  unit.trees_end = static_cast<uint32_t>(cells_.unit_trees.size());
-  cells_.units.push_back(unit);
-  add_features();
+  const uint32_t end = static_cast<uint32_t>(cells_.unit_trees.size());
+  for (; unit.trees < end; unit.trees = unit.trees_end) {
+    unit.trees_end = std::min(unit.trees + kUnitTrees, end);
+    cells_.units.push_back(unit);
+    add_features();
+  }
   for (const uint32_t column : used_) tests_[column] = ColumnTests();
   used_.clear();
 }

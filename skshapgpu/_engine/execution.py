@@ -163,15 +163,17 @@ def _cells_are_worthwhile(plan: KindPlan, layout: TableLayout | None, n_rows: in
     if n_rows < tree_costs.LEAST_CELL_ROWS or not tree_costs.cells_may_pay(groups, plan.n_sums):
         return False
     n_calls = max(1.0, (options.expected_rows or 0) / n_rows)
-    if tree_costs.cell_bytes(groups) > plan.model.interval_room() or plan.unit_fractions is None:
+    if tree_costs.cell_bytes(groups) > plan.model.interval_room():
         return False
     seconds = tree_costs.cpu_seconds(groups, n_rows, 1, work, precision)
     if layout is not None:
         seconds = layout.seconds(n_rows, n_calls, plan.layout_work, precision)
-    cells = _cell_seconds(plan, layout, n_rows)
-    saved = seconds - cells - tree_costs.cell_build_seconds(groups) / n_calls
     over_tables = layout is not None and layout.table_bytes > 0
-    return saved > tree_costs.least_cell_saving(seconds, plan.n_sums, over_tables)
+    least = tree_costs.least_cell_saving(seconds, plan.n_sums, over_tables)
+    saved = seconds - tree_costs.cell_build_seconds(groups) / n_calls
+    if saved <= least or plan.unit_fractions is None:
+        return False
+    return saved - _cell_seconds(plan, layout, n_rows) > least
 
 
 def _cell_seconds(plan: KindPlan, layout: TableLayout | None, n_rows: int) -> float:

@@ -101,11 +101,19 @@ def test_trees_of_which_only_roots_are_alike(precision: str) -> None:
 
 
 @both_precisions
-def test_hundreds_of_trees_with_the_same_tests(precision: str) -> None:
-    """A part has up to 64 units, but no unit after the 128th tree; chains of up to 64 trees are kept."""
-    ensemble = with_other_covers(alike_trees(5, n_trees=300, max_depth=5, parting=0.0))
+@pytest.mark.parametrize("n_trees", [300, 5000])
+def test_thousands_of_trees_with_the_same_tests(n_trees: int, precision: str) -> None:
+    """A unit has up to 64 trees, so that single precision adds up the values of few trees."""
+    ensemble = with_other_covers(alike_trees(5, n_trees=n_trees, max_depth=4, parting=0.0))
+    ensemble = replace(ensemble, value=np.abs(ensemble.value) * (1 + ensemble.feature[:, np.newaxis]))
     assert _core.unit_fractions(plan_of(ensemble))[0] == pytest.approx(1 / 16)  # of a sample
-    assert_is_the_walk(ensemble, random_rows(1, ensemble, 300), precision)
+    plan = plan_of(ensemble, precision)
+    rows = random_rows(1, ensemble, 300)
+    values, margin = explain(_core.cell_plan(plan), ensemble, rows)
+    expected, expected_margin = explain(plan_of(ensemble), ensemble, rows)
+    tolerance = {"single": 1e-6, "double": 1e-12}[precision]
+    np.testing.assert_allclose(values, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+    np.testing.assert_allclose(margin, expected_margin, rtol=1e-12)
 
 
 def test_trees_with_the_same_covers_are_walked_as_one() -> None:
