@@ -288,14 +288,14 @@ bool can_have_cells(const Plan& plan) {
 }
 
 UnitFractions unit_fractions(const Plan& plan) {
-  double n_leaves = 0, n_overlaid = 0;
-  Overlay overlay(plan);
+  double n_leaves = 0, n_shared = 0;
+  Overlay overlay(plan, 2);
   for (const OverlaidTrees& group : group_trees(plan, true)) {
     overlay.lay(group.trees);
     for (const size_t tree : group.trees) n_leaves += static_cast<double>(plan.trees[tree].n_leaves);
-    for (const Overlay::Node& node : overlay.nodes()) n_overlaid += node.n_sides_with_leaves;
+    for (const Overlay::Node& node : overlay.nodes()) n_shared += node.n_leaves - node.n_sides_with_leaves;
   }
-  const double units = n_leaves > 0 ? n_overlaid / n_leaves : 1;
+  const double units = n_leaves > 0 ? 1 - n_shared / n_leaves : 1;
   if (units > kMostShared) return {units, 1};
   std::vector<size_t> trees(plan.trees.size());
   std::iota(trees.begin(), trees.end(), size_t{0});

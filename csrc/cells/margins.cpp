@@ -13,8 +13,8 @@ constexpr int64_t kLeastLeaves = 1000;
 // after which they may have arrived.
 constexpr int kTogether = 8, kLevels = 4;
 constexpr size_t kMostColumns = 1 << 15;  // that fit the 16 bits with the bias
-// The most codes that are copied row by row for one tree after another: they stay in the L1 cache.
-constexpr size_t kMostCodes = 8192;
+// The most codes that are copied row by row for one tree after another: they and a tree stay in the L2 cache.
+constexpr size_t kMostCodes = 1 << 17;
 
 }  // namespace
 
@@ -66,7 +66,8 @@ size_t MarginTrees::bytes() const {
   return list_bytes(constant_, trees_, nodes_, leaf_of_node_, leaf_values_);
 }
 
-void MarginTrees::write(const CodeTile& codes, int first, int n_rows, TileSums& margin) const {
+bool MarginTrees::write(const CodeTile& codes, int first, int n_rows, TileSums& margin,
+                        const Stop& stop) const {
   for (size_t o = 0; o < constant_.size(); ++o) std::fill_n(margin.at(o) + first, n_rows, constant_[o]);
   const int most = static_cast<int>(kMostCodes / n_columns_) / kTogether * kTogether;
   std::vector<uint16_t> row_codes;
@@ -79,6 +80,7 @@ void MarginTrees::write(const CodeTile& codes, int first, int n_rows, TileSums& 
       for (size_t i = 0; i < n_copied; ++i) row_codes[i * n_columns_ + column] = from[i];
     }
     for (const Tree& tree : trees_) {
+      if (stop()) return false;
       const size_t first_output = static_cast<size_t>(std::max(tree.output, 0)),
                    n_outputs = tree.output < 0 ? constant_.size() : 1;
       const Node* const nodes = nodes_.data() + tree.nodes;
@@ -95,6 +97,7 @@ void MarginTrees::write(const CodeTile& codes, int first, int n_rows, TileSums& 
       }
     }
   }
+  return true;
 }
 
 // Find the nodes at which rows arrive, given their codes row by row.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/threads.h"
 #include "plan/plan.h"
 #include "rows/coding.h"
 #include "rows/tiles.h"
@@ -21,8 +22,8 @@ class MarginTrees {
   bool any() const { return !trees_.empty(); }
   size_t bytes() const;
 
-  // Write the margins of the n_rows rows from `first`.
-  void write(const CodeTile& codes, int first, int n_rows, TileSums& margin) const;
+  // Write the margins of the n_rows rows from `first`. Return false if `stop` returned true.
+  bool write(const CodeTile& codes, int first, int n_rows, TileSums& margin, const Stop& stop) const;
 
  private:
   // A row goes to the node `child`, or to the next one if its code plus the bias exceeds the operand, both of

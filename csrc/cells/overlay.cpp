@@ -1,7 +1,6 @@
 #include "cells/overlay.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/threads.h"
 
@@ -10,6 +9,7 @@ namespace {
 
 // The nodes that are added between two checks for interrupts, which take as long as some nodes.
 constexpr int32_t kUncheckedNodes = 64;
+constexpr size_t kLeftOut = ~size_t{0};
 
 }  // namespace
 
@@ -17,6 +17,7 @@ void Overlay::lay(const std::vector<size_t>& trees) {
   trees_ = trees;
   nodes_.clear();
   members_.clear();
+  if (trees.size() < least_members_) return;
   for (uint32_t tree = 0; tree < trees.size(); ++tree) open_members_.push_back({tree, 0});
   open_.push_back({0, -1});
   while (!open_.empty()) {
@@ -43,11 +44,15 @@ void Overlay::open(int32_t parent) {
   for (const size_t group : group_of_) ++places_[group];
   size_t place = open_members_.size();
   for (size_t group = firsts_.size(); group-- > 0;) {
+    const size_t n_members = places_[group];
+    places_[group] = n_members < least_members_ ? kLeftOut : place;
+    if (n_members < least_members_) continue;
     open_.push_back({place, parent});
-    place += std::exchange(places_[group], place);
+    place += n_members;
   }
   open_members_.resize(place);
-  for (size_t i = 0; i < side_.size(); ++i) open_members_[places_[group_of_[i]]++] = side_[i];
+  for (size_t i = 0; i < side_.size(); ++i)
+    if (size_t& member = places_[group_of_[i]]; member != kLeftOut) open_members_[member++] = side_[i];
 }
 
 void Overlay::add_node(const OpenNode& open_node) {
@@ -57,7 +62,12 @@ void Overlay::add_node(const OpenNode& open_node) {
   members_.insert(members_.end(), open_members_.begin() + static_cast<std::ptrdiff_t>(open_node.members),
                   open_members_.end());
   open_members_.resize(open_node.members);
-  nodes_.push_back({begin, members_.size(), open_node.parent, 0, 0});
+  nodes_.push_back({.members = begin,
+                    .members_end = members_.size(),
+                    .parent = open_node.parent,
+                    .end = 0,
+                    .n_sides_with_leaves = 0,
+                    .n_leaves = 0});
   const uint8_t flip = test(members_[begin]).flags & kFlip;
   for (const bool right : {true, false}) {
     side_.clear();
@@ -68,7 +78,9 @@ void Overlay::add_node(const OpenNode& open_node) {
       const int32_t child = plan_.children[children + (right != swapped)];
       if (static_cast<size_t>(child) < tree(member).n_inner) side_.push_back({member.tree, child});
     }
-    nodes_[number].n_sides_with_leaves += side_.size() < members_.size() - begin;
+    const uint32_t n_leaves = static_cast<uint32_t>(members_.size() - begin - side_.size());
+    nodes_[number].n_sides_with_leaves += n_leaves > 0;
+    nodes_[number].n_leaves += n_leaves;
     open(number);
   }
 }

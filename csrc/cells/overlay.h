@@ -26,9 +26,11 @@ class Overlay {
     int32_t parent;               // or -1
     int32_t end;
     uint32_t n_sides_with_leaves;  // sides, 0 to 2, on which some member has a leaf
+    uint32_t n_leaves;             // of the members, on these sides
   };
 
-  explicit Overlay(const Plan& plan) : plan_(plan) {}
+  // Nodes with fewer than `least_members` members, and those below, are left out.
+  explicit Overlay(const Plan& plan, size_t least_members = 1) : plan_(plan), least_members_(least_members) {}
 
   // Lay trees over each other that have the same test at their roots.
   void lay(const std::vector<size_t>& trees);
@@ -54,6 +56,7 @@ class Overlay {
   void find_ends();
 
   const Plan& plan_;
+  const size_t least_members_;
   std::vector<size_t> trees_;
   std::vector<Node> nodes_;
   std::vector<Member> members_;

@@ -19,8 +19,9 @@ namespace {
 // The most rows of a tile. The more rows a tile has, the more rows share a cell.
 constexpr int64_t kTileRows = 16384;
 static_assert(kTileRows <= kCellNumbers);
-// The rows that descend through a tree before the next tree, whose nodes stay in the cache meanwhile.
-constexpr int kMarginRows = 1024;
+// The least rows of a tile that descend together, in one thread. With more rows, a tree's nodes are loaded
+// into the cache less often.
+constexpr int kLeastMarginRows = 1024;
 // The cells of units whose tables rows look up together are numbered by 16 bits.
 constexpr size_t kMostTableCells = 1 << 16;
 static_assert(kTablesAtOnce * kTileRows <= kMostTableCells);
@@ -469,11 +470,12 @@ class CellRun {
     begin_rows(plan_, tile_.margin, tile_.totals);
     const MarginTrees& trees = plan_.cells.program->margin_trees;
     if (!result_.needs_margins() || !trees.any()) return true;
-    return work_off((tile_.n_rows + kMarginRows - 1) / kMarginRows, n_threads_, interrupted_, [&] {
+    const int64_t rows_of_thread = (tile_.n_rows + n_threads_ - 1) / n_threads_;
+    const int n_rows = std::max(static_cast<int>(rows_of_thread), kLeastMarginRows);
+    return work_off((tile_.n_rows + n_rows - 1) / n_rows, n_threads_, interrupted_, [&] {
       return [&](int64_t i, const Stop& stop) {
-        const int first = static_cast<int>(i) * kMarginRows;
-        trees.write(tile_.codes, first, std::min(kMarginRows, tile_.n_rows - first), tile_.margin);
-        return !stop();
+        const int first = static_cast<int>(i) * n_rows;
+        return trees.write(tile_.codes, first, std::min(n_rows, tile_.n_rows - first), tile_.margin, stop);
       };
     });
   }
