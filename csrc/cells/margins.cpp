@@ -8,7 +8,7 @@ namespace skshap {
 namespace {
 
 // The leaves of a tree, on average, from which on descending was faster in measurements.
-constexpr int64_t kLeastLeaves = 1000;
+constexpr int64_t kLeastLeaves = 800;
 // The number of rows that descend together, so that their loads from memory overlap, and the number of levels
 // after which they may have arrived.
 constexpr int kTogether = 8, kLevels = 4;
