@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .._files.locations import Place
@@ -49,7 +49,7 @@ class Journal:
     """
 
     def __init__(self, folder: Folder, output: Place) -> None:
-        self.folder, self._output = folder, str(output)
+        self.folder, self._output = folder, output
         self.call: dict[str, Any] | None = None
         self.finished: dict[str, Any] | None = None
         self.ours: list[str] = []
@@ -62,13 +62,28 @@ class Journal:
 
         Raise ``RuntimeError`` if another call is writing the output.
         """
-        with self.folder.hold(self._output):
+        with self.folder.hold(str(self._output)):
             self._read()
             yield
 
     def require_taken(self) -> None:
         """Raise ``RuntimeError`` if another call has begun to write since :meth:`.Folder.take`."""
-        self.folder.require_taken(self._output)
+        self.folder.require_taken(str(self._output))
+
+    def require_in_time(self, withdraw: Callable[[], None]) -> None:
+        """Raise ``RuntimeError`` if another call has begun to write while this one gave a file its name.
+
+        The file may have replaced one of the other call, which might not notice. Then ``withdraw``, which
+        deletes the file, leaves a gap that a later call fills. Files of equal calls are equal.
+        """
+        try:
+            self.require_taken()
+        except RuntimeError:
+            others = Journal(self.folder, self._output)
+            others._read()
+            if others.call != self.call:
+                withdraw()
+            raise
 
     def _read(self) -> None:
         try:

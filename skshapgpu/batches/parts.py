@@ -118,10 +118,15 @@ class Parts:
             self._journal.require_taken()  # another call may have deleted the folder
             raise
         if not self._folder.has_lock:
+            self._journal.require_in_time(lambda: self._withdraw(name))
             self._stamps[name] = self._folder.stamp(name)
             if not keep:
                 part.file.unlink()
         self.names.append(name)
+
+    def _withdraw(self, name: str) -> None:
+        if self.is_of_call(name):
+            self._folder.delete(name)
 
     def finish(self) -> list[str]:
         """Return the names of all parts. If there are none, write one without rows, which has the schema.

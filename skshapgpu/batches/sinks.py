@@ -246,7 +246,12 @@ class _FileSink(Sink):
         self.journal.add(_digest(complete_file))
         self.journal.require_taken()
         self._folder.put(complete_file, self.place.name, self._is_ours)
+        self.journal.require_in_time(self._withdraw)
         return [self.place.name]
+
+    def _withdraw(self) -> None:
+        if self._is_ours(self.place.name):
+            self._folder.delete(self.place.name)
 
 
 class JoinedSink(_FileSink):

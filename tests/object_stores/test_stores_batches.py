@@ -306,16 +306,32 @@ def test_another_call_is_refused_and_replaces_only_when_told(
 @pytest.mark.parametrize("sink", ["out", "out.parquet", "out.npy"])
 @pytest.mark.parametrize("is_same", [False, True])
 def test_a_call_notices_that_another_has_taken_over(
-    sink: str, is_same: bool, store: Store, tmp_path: Path, explainer: Any, local: Any
+    sink: str,
+    is_same: bool,
+    store: Store,
+    tmp_path: Path,
+    explainer: Any,
+    local: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     call: dict[str, Any] = {"sink": store.place(sink), "keep": kept_for(sink), **store.given}
     other = {} if is_same else {"if_exists": "overwrite", "batch_size": 40}
-    n_others = [0]
+    n_others, write, first, is_over = [0], parts.Parts.write, [], threading.Event()
 
     def meanwhile(done: int, n_rows: int | None) -> None:
         if done and not n_others[0]:
             n_others[0] += 1
             assert explain_batches(explainer, TABLE, **call, **other).n_rows == 150
+            is_over.set()
+
+    def write_later(self: parts.Parts, *args: Any, **options: Any) -> None:
+        """Have the second part of the first call wait until the other call has ended."""
+        first.append(self)
+        if self is first[0] and self.names:
+            assert is_over.wait(60)
+        write(self, *args, **options)
+
+    monkeypatch.setattr(parts.Parts, "write", write_later)
 
     batch_size = 40 if is_same else 25
     with pytest.raises(RuntimeError, match=r"another call has begun to write .*out"):
@@ -324,6 +340,34 @@ def test_a_call_notices_that_another_has_taken_over(
     assert equal(found_in(store, sink, tmp_path), local(sink))
     # A call that finds its output complete, or is refused, does not stop the call that wrote it.
     assert explain_batches(explainer, TABLE, batch_size=40, **call).n_resumed == 150
+
+
+@pytest.mark.parametrize("sink", ["out", "out.parquet", "out.npy"])
+def test_a_file_that_comes_after_another_call_has_begun_is_withdrawn(
+    sink: str,
+    store: Store,
+    tmp_path: Path,
+    explainer: Any,
+    local: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call: dict[str, Any] = {"sink": store.place(sink), "keep": kept_for(sink), **store.given}
+    other = {"if_exists": "overwrite", "batch_size": 40}
+    late, upload, n_others = "part-000001.parquet" if sink == "out" else sink, RemotePath.upload, [0]
+
+    def upload_late(self: RemotePath, *args: Any) -> None:
+        if self.name == late and not n_others[0]:
+            n_others[0] += 1
+            assert explain_batches(explainer, TABLE, **call, **other).n_rows == 150
+        upload(self, *args)
+
+    monkeypatch.setattr(RemotePath, "upload", upload_late)
+    with pytest.raises(RuntimeError, match=r"another call has begun to write .*out"):
+        explain_batches(explainer, TABLE, batch_size=25, **call)
+    assert n_others == [1] and not any(name.endswith(late) for name in store.names())
+    result = explain_batches(explainer, TABLE, batch_size=40, **call)
+    assert result.n_resumed == (40 if sink == "out" else 0)
+    assert equal(found_in(store, sink, tmp_path), local(sink))
 
 
 def test_a_part_that_another_call_replaces_is_noticed(store: Store, tmp_path: Path, explainer: Any) -> None:
