@@ -22,7 +22,8 @@ class MarginTrees {
   bool any() const { return !trees_.empty(); }
   size_t bytes() const;
 
-  // Write the margins of the n_rows rows from `first`. Return false if `stop` returned true.
+  // Write the margins of the n_rows rows from `first`, the first of a block. Return false if `stop` returned
+  // true.
   bool write(const CodeTile& codes, int first, int n_rows, TileSums& margin, const Stop& stop) const;
 
  private:

@@ -470,8 +470,8 @@ class CellRun {
     begin_rows(plan_, tile_.margin, tile_.totals);
     const MarginTrees& trees = plan_.cells.program->margin_trees;
     if (!result_.needs_margins() || !trees.any()) return true;
-    const int64_t rows_of_thread = (tile_.n_rows + n_threads_ - 1) / n_threads_;
-    const int n_rows = std::max(static_cast<int>(rows_of_thread), kLeastMarginRows);
+    const size_t rows_of_thread = static_cast<size_t>((tile_.n_rows + n_threads_ - 1) / n_threads_);
+    const int n_rows = std::max(static_cast<int>(whole_blocks(rows_of_thread)), kLeastMarginRows);
     return work_off((tile_.n_rows + n_rows - 1) / n_rows, n_threads_, interrupted_, [&] {
       return [&](int64_t i, const Stop& stop) {
         const int first = static_cast<int>(i) * n_rows;

@@ -139,7 +139,7 @@ def _group_of_all(plan: KindPlan, algorithm: str, intervals: Intervals) -> TreeG
     groups = plan.groups
     table_bytes = plan.model.table_sizes.get((plan.kind, intervals), 0)
     if intervals == CELLS and not table_bytes:
-        table_bytes = tree_costs.cell_bytes(groups)  # which do not exist yet
+        table_bytes = _cell_bytes(plan)  # which do not exist yet
     return TreeGroup(
         algorithm=algorithm,
         n_nodes=max(group.n_nodes for group in groups),
@@ -163,7 +163,7 @@ def _cells_are_worthwhile(plan: KindPlan, layout: TableLayout | None, n_rows: in
     if n_rows < tree_costs.LEAST_CELL_ROWS or not tree_costs.cells_may_pay(groups, plan.n_sums):
         return False
     n_calls = max(1.0, (options.expected_rows or 0) / n_rows)
-    if tree_costs.cell_bytes(groups) > plan.model.interval_room():
+    if _cell_bytes(plan) > plan.model.interval_room():
         return False
     seconds = tree_costs.cpu_seconds(groups, n_rows, 1, work, precision)
     if layout is not None:
@@ -174,6 +174,10 @@ def _cells_are_worthwhile(plan: KindPlan, layout: TableLayout | None, n_rows: in
     if saved <= least or plan.unit_fractions is None:
         return False
     return saved - _cell_seconds(plan, layout, n_rows) > least
+
+
+def _cell_bytes(plan: KindPlan) -> int:
+    return tree_costs.cell_bytes(plan.groups, plan.leaf_width, plan.model.options.precision)
 
 
 def _cell_seconds(plan: KindPlan, layout: TableLayout | None, n_rows: int) -> float:

@@ -235,7 +235,12 @@ class KindPlan:
     @computed_once
     def n_sums(self) -> int:
         """Number of the sums of a row to which a tree adds: one for each feature and output of a leaf."""
-        return int(self.plan().info()["n_features_used"] * self._ensemble.value.shape[1])
+        return int(self.plan().info()["n_features_used"] * self.leaf_width)
+
+    @property
+    def leaf_width(self) -> int:
+        """Number of outputs in a leaf."""
+        return int(self._ensemble.value.shape[1])
 
     @computed_once
     def few_rows_seconds(self) -> float:

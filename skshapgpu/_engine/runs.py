@@ -29,7 +29,7 @@ from .._rows.inputs import HostRows
 from .._rows.rows import Rows
 from . import additivity
 from .compiled_model import CompiledModel
-from .costs.trees import BLOCK_ROWS, cell_scratch_bytes
+from .costs.trees import BLOCK_ROWS, cell_build_bytes, cell_scratch_bytes
 from .execution import ExecutionPlan, intervals_on_gpu, plan_execution, plan_on_cpu
 from .kind_plans import CELLS, Intervals
 
@@ -306,6 +306,8 @@ class HostRun(Run):
             if execution.intervals == CELLS:
                 n_outputs, precision = self.n_computed_outputs, self._compiled.options.precision
                 fixed = n_threads * cell_scratch_bytes(plans.n_features, n_outputs, precision)
+                if (plans.kind, CELLS) not in self._compiled.table_sizes:
+                    fixed = max(fixed, cell_build_bytes(plans.groups, plans.leaf_width))
         result_row, table_bytes = 0 if self.is_given else row.result, execution.table_bytes
         return memory.Need(self.n_rows, result_row, work_row, table_bytes, fixed, row.what, row.advice)
 

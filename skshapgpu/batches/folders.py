@@ -2,8 +2,8 @@
 
 In a local folder, only the process that holds the lock on one of its files may write, and a file gets its
 final name by a link or a rename. An object store has neither locks nor links. There, a call that begins to
-write puts a random token into the folder, and it stops when it finds the token of another call. It uploads a
-file from a local temporary file; the upload appears when it is complete.
+write puts a random token and its digest into the folder, and it stops when it finds the token of another
+call. It uploads a file from a local temporary file; the upload appears when it is complete.
 """
 
 from __future__ import annotations
@@ -108,11 +108,15 @@ class Folder(ABC):
         Raise ``RuntimeError`` if another call is writing the output.
         """
 
-    def take(self) -> None:  # noqa: B027 - a lock is enough
-        """Declare that this call writes from now on, which stops an earlier call."""
+    def take(self, call: str) -> None:  # noqa: B027 - a lock is enough
+        """Declare that a call, given by its digest, writes from now on, which stops an earlier call."""
 
     def require_taken(self, output: str) -> None:  # noqa: B027 - a lock is enough
         """Raise ``RuntimeError`` if another call has begun to write since :meth:`take`."""
+
+    def taken_by(self) -> str | None:
+        """Return the digest of the call that began last; None if the folder has a lock or was deleted."""
+        return None
 
     @abstractmethod
     def scratch(self) -> Path:
@@ -268,17 +272,23 @@ class RemoteFolder(Folder):
         finally:
             self.close()
 
-    def take(self) -> None:
-        self._token = secrets.token_hex(16).encode()
+    def take(self, call: str) -> None:
+        self._token = f"{secrets.token_hex(16)} {call}".encode()
         self.make()
         self.write(_OWNER, self._token)
 
-    def require_taken(self, output: str) -> None:
+    def _last_token(self) -> bytes | None:
         try:
-            token: bytes | None = self.read(_OWNER)
+            return self.read(_OWNER)
         except FileNotFoundError:
-            token = None
-        if token != self._token:
+            return None
+
+    def taken_by(self) -> str | None:
+        token = self._last_token()
+        return None if token is None else token.decode(errors="replace").partition(" ")[2]
+
+    def require_taken(self, output: str) -> None:
+        if self._last_token() != self._token:
             raise RuntimeError(
                 f"another call has begun to write {output!r}, so this one stops: let one call at a time "
                 "write an output"

@@ -4,8 +4,8 @@ The folder holds ``journal.json`` and half-written files. ``journal.json`` is wr
 before a file gets its final name and when the output is complete. A local folder has a file ``checksums``,
 with a line for each part, and a file ``lock``. The running process holds the lock, and the operating system
 releases it when the process ends, for whatever reason. A folder in another file system has a file ``owner``,
-the token of the call that began last. The output itself shows which rows are done. The folder may outlive the
-output, so a journal alone does not prove that a file belongs to its call.
+the token and the digest of the call that began last. The output itself shows which rows are done. The folder
+may outlive the output, so a journal alone does not prove that a file belongs to its call.
 """
 
 from __future__ import annotations
@@ -76,14 +76,19 @@ class Journal:
         The file may have replaced one of the other call, which might not notice. Then ``withdraw``, which
         deletes the file, leaves a gap that a later call fills. Files of equal calls are equal.
         """
+        assert self.call is not None
         try:
             self.require_taken()
         except RuntimeError:
-            others = Journal(self.folder, self._output)
-            others._read()
-            if others.call != self.call:
+            if self.folder.taken_by() != call_digest(self.call):
                 withdraw()
             raise
+
+    def is_recorded(self, digest: str) -> bool:
+        """Return whether the journal, as it is in its folder now, has the digest of a file."""
+        now = Journal(self.folder, self._output)
+        now._read()
+        return digest in now.ours
 
     def _read(self) -> None:
         try:

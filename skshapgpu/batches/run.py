@@ -43,7 +43,7 @@ from .csv_files import CsvFormat
 from .files import FilesSource
 from .fingerprint import columns_written, fingerprint
 from .index_levels import require_no_levels
-from .journal import difference
+from .journal import call_digest, difference
 from .overlap import overlapped
 from .record_batches import BatchExplainer
 from .schema_explainer import SchemaExplainer
@@ -386,7 +386,7 @@ class _Run:
             if journal.finished is not None and sink.is_there(journal.finished):
                 tidy(sink)  # the run may have ended just before it did
                 return None
-            journal.folder.take()
+            journal.folder.take(call_digest(call))
             n_batches = sink.n_complete(self.batch_rows)
             if journal.finished is not None:  # some parts were deleted
                 journal.begin(call)
@@ -395,7 +395,7 @@ class _Run:
         if earlier_call is not None and isinstance(batch_size, str):  # the output is overwritten
             self.batch_rows = self._auto_rows()
             call = self._call()
-        journal.folder.take()
+        journal.folder.take(call_digest(call))
         sink.clear()
         journal.begin(call)
         sink.open(self._schema, 0)

@@ -243,15 +243,18 @@ class _FileSink(Sink):
 
     def _put(self, complete_file: Path) -> list[str]:
         """Give the complete file its name in the folder, and return that name in a list."""
-        self.journal.add(_digest(complete_file))
+        digest = _digest(complete_file)
+        self.journal.add(digest)
         self.journal.require_taken()
         self._folder.put(complete_file, self.place.name, self._is_ours)
-        self.journal.require_in_time(self._withdraw)
+        self.journal.require_in_time(lambda: self._withdraw(digest))
         return [self.place.name]
 
-    def _withdraw(self) -> None:
-        if self._is_ours(self.place.name):
-            self._folder.delete(self.place.name)
+    def _withdraw(self, digest: str) -> None:
+        """Delete the file unless it is another call's, or that call will replace it or wrote the same."""
+        with contextlib.suppress(FileNotFoundError):
+            if _digest(self.place) == digest and not self.journal.is_recorded(digest):
+                self._folder.delete(self.place.name)
 
 
 class JoinedSink(_FileSink):

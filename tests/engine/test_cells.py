@@ -232,15 +232,16 @@ def test_margins_of_deep_trees(n_classes: int) -> None:
     forest = (RandomForestClassifier if n_classes else RandomForestRegressor)(3, random_state=0).fit(X, y)
     assert all(tree.get_n_leaves() >= 2000 for tree in forest.estimators_)
     ensemble = TreeExplainer(forest)._compiled.ensemble
-    rows = X[rng.integers(9000, size=2500)]
+    rows = X[rng.integers(9000, size=49 * 64)]  # whole blocks, which threads share: no code follows the last
     rows[rng.random(rows.shape) < 0.2] = np.nan
     plan = cells_of(ensemble)
     values, margin = explain(plan, ensemble, rows)
     predicted = forest.predict_proba(rows) if n_classes else forest.predict(rows)
     np.testing.assert_allclose(margin, predicted.reshape(margin.shape), rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(values.sum(-1) + plan.base_value, margin, rtol=1e-11, atol=1e-11)
-    again = explain(plan, ensemble, rows[5:1800], n_threads=3)
-    assert same_bits(again[0], values[5:1800]) and same_bits(again[1], margin[5:1800])
+    for chosen in (slice(None), slice(5, 1800)):
+        again = explain(plan, ensemble, rows[chosen], n_threads=3)
+        assert same_bits(again[0], values[chosen]) and same_bits(again[1], margin[chosen])
 
 
 # Rows and threads
@@ -324,6 +325,22 @@ def test_deep_trees_and_many_rows_use_cells(forest: RandomForestRegressor) -> No
     banzhaf = explainer.explain(rows, index="BV").values[:6000]
     walked = TreeExplainer(forest, device="cpu", algorithm="quadrature").explain(X, index="BV").values
     np.testing.assert_allclose(banzhaf, walked, atol=1e-6 * np.abs(walked).max())
+
+
+@once
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("n_outputs", [1, 6])
+def test_the_memory_of_units_is_planned(n_outputs: int, precision: Any) -> None:
+    targets = np.column_stack([np.cos(i) * Y + i * X[:, 0] for i in range(n_outputs)])
+    forest = RandomForestRegressor(4, random_state=0).fit(X, targets if n_outputs > 1 else Y)
+    explainer = TreeExplainer(forest, device="cpu", precision=precision)
+    before = explainer.plan(20_000)
+    explainer.explain(np.tile(X, (4, 1))[:20_000])
+    after = explainer.plan(20_000)
+    assert before.tree_groups[0].algorithm == after.tree_groups[0].algorithm == "cells"
+    assert before.table_bytes == pytest.approx(after.table_bytes, rel=0.15)
+    building = 300 * before.tree_groups[0].n_leaves  # at least
+    assert before.peak_bytes > before.table_bytes + before.result_bytes + building
 
 
 @once

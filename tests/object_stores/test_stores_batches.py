@@ -364,10 +364,27 @@ def test_a_file_that_comes_after_another_call_has_begun_is_withdrawn(
     monkeypatch.setattr(RemotePath, "upload", upload_late)
     with pytest.raises(RuntimeError, match=r"another call has begun to write .*out"):
         explain_batches(explainer, TABLE, batch_size=25, **call)
-    assert n_others == [1] and not any(name.endswith(late) for name in store.names())
+    is_there = any(name.endswith(late) for name in store.names())
+    assert n_others == [1] and is_there == (sink == "out.npy")  # the other call's is equal, byte by byte
     result = explain_batches(explainer, TABLE, batch_size=40, **call)
-    assert result.n_resumed == (40 if sink == "out" else 0)
+    assert result.n_resumed == {"out": 40, "out.parquet": 0, "out.npy": 150}[sink]
     assert equal(found_in(store, sink, tmp_path), local(sink))
+
+
+def test_a_part_that_comes_while_another_call_begins_is_withdrawn(
+    store: Store, explainer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = RemotePath.upload
+
+    def upload_and_lose(self: RemotePath, *args: Any) -> None:
+        upload(self, *args)
+        if self.name == "part-000001.parquet":
+            store.write("out/.skshapgpu/owner", b"token digest")
+
+    monkeypatch.setattr(RemotePath, "upload", upload_and_lose)
+    with pytest.raises(RuntimeError, match=r"another call has begun to write .*out"):
+        explain_batches(explainer, TABLE, store.place("out"), batch_size=25, **store.given)
+    assert [name for name in store.names() if "part-" in name] == ["out/part-000000.parquet"]
 
 
 def test_a_part_that_another_call_replaces_is_noticed(store: Store, tmp_path: Path, explainer: Any) -> None:

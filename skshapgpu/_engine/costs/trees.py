@@ -107,14 +107,17 @@ _LEAST_LANE_SAVING = 0.1
 #: _OCCURRING_CELLS cells of a unit. Their number grows with the power _CELL_GROWTH of the number of rows, but
 #: each tile of at most _CELL_TILE rows, kTileRows of csrc/cells/runner.cpp, has cells of its own. To walk a
 #: cell takes _CELL_WALK times as long as to walk a row, because the tree of a unit has nodes above the unit.
-#: To cut trees into units takes _CELL_LEAF seconds for each leaf, and the units take about _CELL_BYTES bytes
-#: for each leaf. The seconds of NEON are estimates.
+#: To cut trees into units takes _CELL_LEAF seconds for each leaf. For each leaf and each of its outputs, the
+#: units take about _CELL_BYTES and _CELL_OUTPUT_BYTES bytes, and cutting them _CELL_BUILD_BYTES and
+#: _CELL_BUILD_OUTPUT_BYTES. The seconds of NEON are estimates.
 LEAST_CELL_ROWS = 2000
 _CELL_LOOKUP = {"avx512": 7.5e-11, "avx2": 8e-11, "neon": 1.5e-10, "baseline": 5e-11}
 _CELL_NODE = {"avx512": 5e-11, "avx2": 1.2e-10, "neon": 2e-10, "baseline": 2.2e-10}
 _SHORT_CELL_NODES = 4
 _OCCURRING_CELLS, _CELL_GROWTH, _CELL_TILE, _CELL_WALK = 1000, 0.45, 16384, 2.1
-_CELL_LEAF, _CELL_BYTES = 6e-7, 120
+_CELL_LEAF = 6e-7
+_CELL_BYTES, _CELL_OUTPUT_BYTES = {"single": 106, "double": 165}, {"single": 14, "double": 19}
+_CELL_BUILD_BYTES, _CELL_BUILD_OUTPUT_BYTES = 270, 50
 
 #: Rows with few sums, one for each feature and output of a leaf, are added in registers. Rows with more sums
 #: fall into more cells, unless trees have many leaves, so that few rows reach a unit. Otherwise, cells were
@@ -289,9 +292,16 @@ def cell_build_seconds(groups: Sequence[TreeGroup]) -> float:
     return _CELL_LEAF * sum(group.n_leaves for group in groups)
 
 
-def cell_bytes(groups: Sequence[TreeGroup]) -> int:
+def cell_bytes(groups: Sequence[TreeGroup], leaf_width: int, precision: str) -> int:
     """Return about the number of bytes that the units of trees take."""
-    return _CELL_BYTES * sum(group.n_leaves for group in groups)
+    leaf = _CELL_BYTES[precision] + _CELL_OUTPUT_BYTES[precision] * leaf_width
+    return leaf * sum(group.n_leaves for group in groups)
+
+
+def cell_build_bytes(groups: Sequence[TreeGroup], leaf_width: int) -> int:
+    """Return about the most bytes that cutting trees into units takes, besides the units."""
+    leaf = _CELL_BUILD_BYTES + _CELL_BUILD_OUTPUT_BYTES * leaf_width
+    return leaf * sum(group.n_leaves for group in groups)
 
 
 def cell_scratch_bytes(n_features: int, n_outputs: int, precision: str) -> int:
