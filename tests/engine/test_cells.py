@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.alike_trees import alike_trees
 from helpers.ensembles import (
     chain_rows,
     ensemble_options,
@@ -405,10 +406,21 @@ def test_plans_with_other_trees_have_none() -> None:
 @once
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_interrupts_end_a_call(n_threads: int) -> None:
+    """Rows look up cells for most of the time."""
     ensemble = random_ensemble(6, n_trees=900, n_features=7, max_leaves=90, shapes=("random",))
     plan = cells_of(ensemble)
     rows = random_rows(3, ensemble, 200_000)
     with interrupted(0.3):
+        explain(plan, ensemble, rows, n_threads=n_threads)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_interrupts_end_margins(n_threads: int) -> None:
+    """Rows descend through deep trees for most of the time, as trees with the same tests share all units."""
+    ensemble = alike_trees(1, n_trees=50, n_features=4, max_depth=13, parting=0.0)
+    plan = cells_of(ensemble)
+    rows = np.tile(random_rows(3, ensemble, 100_000), (20, 1))
+    with interrupted(0.2):
         explain(plan, ensemble, rows, n_threads=n_threads)
 
 

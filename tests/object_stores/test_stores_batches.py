@@ -303,18 +303,24 @@ def test_another_call_is_refused_and_replaces_only_when_told(
     assert same(found_in(store, sink, tmp_path), local(sink))
 
 
+@pytest.fixture
+def call(sink: str, store: Store) -> dict[str, Any]:
+    """Arguments of calls that write the same output."""
+    return {"sink": store.place(sink), "keep": kept_for(sink), **store.given}
+
+
 @pytest.mark.parametrize("sink", ["out", "out.parquet", "out.npy"])
 @pytest.mark.parametrize("is_same", [False, True])
 def test_a_call_notices_that_another_has_taken_over(
     sink: str,
     is_same: bool,
+    call: dict[str, Any],
     store: Store,
     tmp_path: Path,
     explainer: Any,
     local: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    call: dict[str, Any] = {"sink": store.place(sink), "keep": kept_for(sink), **store.given}
     other = {} if is_same else {"if_exists": "overwrite", "batch_size": 40}
     n_others, write, first, is_over = [0], parts.Parts.write, [], threading.Event()
 
@@ -332,7 +338,6 @@ def test_a_call_notices_that_another_has_taken_over(
         write(self, *args, **options)
 
     monkeypatch.setattr(parts.Parts, "write", write_later)
-
     batch_size = 40 if is_same else 25
     with pytest.raises(RuntimeError, match=r"another call has begun to write .*out"):
         explain_batches(explainer, TABLE, batch_size=batch_size, progress=meanwhile, **call)
@@ -345,20 +350,20 @@ def test_a_call_notices_that_another_has_taken_over(
 @pytest.mark.parametrize("sink", ["out", "out.parquet", "out.npy"])
 def test_a_file_that_comes_after_another_call_has_begun_is_withdrawn(
     sink: str,
+    call: dict[str, Any],
     store: Store,
     tmp_path: Path,
     explainer: Any,
     local: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    call: dict[str, Any] = {"sink": store.place(sink), "keep": kept_for(sink), **store.given}
-    other = {"if_exists": "overwrite", "batch_size": 40}
     late, upload, n_others = "part-000001.parquet" if sink == "out" else sink, RemotePath.upload, [0]
 
     def upload_late(self: RemotePath, *args: Any) -> None:
         if self.name == late and not n_others[0]:
             n_others[0] += 1
-            assert explain_batches(explainer, TABLE, **call, **other).n_rows == 150
+            other = explain_batches(explainer, TABLE, batch_size=40, if_exists="overwrite", **call)
+            assert other.n_rows == 150
         upload(self, *args)
 
     monkeypatch.setattr(RemotePath, "upload", upload_late)

@@ -117,7 +117,7 @@ _SHORT_CELL_NODES = 4
 _OCCURRING_CELLS, _CELL_GROWTH, _CELL_TILE, _CELL_WALK = 1000, 0.45, 16384, 2.1
 _CELL_LEAF = 6e-7
 _CELL_BYTES, _CELL_OUTPUT_BYTES = {"single": 106, "double": 165}, {"single": 14, "double": 19}
-_CELL_BUILD_BYTES, _CELL_BUILD_OUTPUT_BYTES = 270, 50
+_CELL_BUILD_BYTES, _CELL_BUILD_OUTPUT_BYTES = 300, 60
 
 #: Rows with few sums, one for each feature and output of a leaf, are added in registers. Rows with more sums
 #: fall into more cells, unless trees have many leaves, so that few rows reach a unit. Otherwise, cells were
